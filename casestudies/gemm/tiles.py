@@ -49,14 +49,15 @@ def usual_groups(shape: Shape) -> Tiling:
 
 
 def groups_for(shape: Shape) -> Tiling:
-    """The usual schedule, or the model's choice where that is worth a program. Products of bytes
-    have the usual one: the model has not been held against their times.
+    """The usual schedule, or the model's choice where that is worth a program. Of bytes that lie
+    across the sum it is the one for copies of them: the model has not been held against the times
+    of warps that read them as they lie.
     """
     usual = usual_groups(shape)
-    if shape.integers:
-        return usual
     machine = machine_for(TARGET)
-    found = pick(shape, machine)
+    found = pick(replace(shape, along_a=True, along_b=True) if shape.across else shape, machine)
+    if shape.across:
+        found = replace(found, copied=worth_copying(shape))
     time = estimate(found, shape, machine).microseconds
     return found if time < WORTH * estimate(usual, shape, machine).microseconds else usual
 

@@ -28,7 +28,7 @@ from halide_bridge.schedules.asked import (
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
 from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, Tiling
 
-SUMMED = 32, 8  # columns and rows of C that a block adds the parts of
+ADDING = 32, 8  # neighbours, and warps, of a block that adds parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +100,37 @@ def contract(c: Contraction, tiling: Tiling) -> Any:
 def _parted(c: Contraction, tiling: Tiling) -> Contraction:
     """Have the parts of the sums added where they are read; the contraction that computes them."""
     ko, ki = rvars("kp", "kr")
-    part, no, mo, ni, mi, all_parts = variables("part", "no", "mo", "ni", "mi", "all_parts")
+    part, all_parts = variables("part", "all_parts")
     c.product.update().split(c.k, ko, ki, tiling.part)
     sums = c.product.update().rfactor(ko, part)
-    parts = sums.in_(c.product).compute_root()
-    c.output.tile(c.n, c.m, no, mo, ni, mi, *SUMMED).gpu_threads(ni, mi).gpu_blocks(no, mo)
-    some, each = rvars("some", "each")
-    adding = c.product.compute_at(c.output, ni).update().atomic()
-    adding.split(ko, some, each, AT_ONCE).unroll(each)
+    parts = sums.in_(_added(c, ko, tiling.adders)).compute_root()
     if c.batch is None:
         return replace(c, output=parts, product=sums, k=ki, batch=part)
     c.output.gpu_blocks(c.batch)
     parts.fuse(part, c.batch, all_parts)
     sums.bound_extent(part, 1).bound_extent(c.batch, 1)
     return replace(c, output=parts, product=sums, k=ki, batch=all_parts)
+
+
+def _added(c: Contraction, parts: Any, adders: int) -> Any:
+    """Add the parts of each result: every one of the ``adders`` threads some, in its registers, and
+    the first of them the adders' sums, which meet in shared memory. The Func that reads the parts.
+    """
+    no, mo, ni, mi, adder = variables("no", "mo", "ni", "mi", "adder")
+    turn, own, each = rvars("turn", "own", "each")
+    width, warps = ADDING
+    c.output.tile(c.n, c.m, no, mo, ni, mi, width, max(1, warps // adders))
+    c.output.gpu_threads(ni, mi).gpu_blocks(no, mo)
+    c.product.compute_at(c.output, ni)
+    if adders == 1:
+        c.product.update().atomic().split(parts, turn, each, AT_ONCE).unroll(each)
+        return c.product
+    c.product.update().split(parts, turn, own, adders)
+    adding = c.product.update().rfactor(own, adder)
+    met = adding.in_(c.product).compute_at(c.output, no).store_in(GPU_SHARED)
+    met.gpu_threads(c.n, c.m, adder)
+    adding.compute_at(met, c.n)
+    return adding
 
 
 def _blocks(c: Contraction, tiling: Tiling) -> Any:

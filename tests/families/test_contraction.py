@@ -23,6 +23,7 @@ from casestudies.gemm import CASE
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import LAYOUTS, Problem
 from casestudies.gemm.schedule import tensor
+from casestudies.gemm.tiles import groups_for
 from selector.diagnostics import UserError
 from selector.families.contraction import Shape, Tiling, estimate, pick, ranked, space, why_not
 from selector.families.contraction.choice import _picked  # pyright: ignore[reportPrivateUsage]
@@ -116,6 +117,8 @@ REFUSED = (
     (replace(GROUP, stages=8), SQUARE, "bytes of shared memory"),
     (replace(GROUP, part=96), SQUARE, "no multiple of a run"),
     (replace(GROUP, part=512, persistent=1), SQUARE, "of their own"),
+    (replace(GROUP, adders=2), SQUARE, "nothing is added"),
+    (replace(GROUP, part=64, adders=64), SQUARE, "2048 threads add"),
 )
 
 
@@ -143,7 +146,7 @@ def refused_by_the_compiler(tiling: Tiling, shape: Shape) -> bool:
     [
         (t, s)
         for t, s, why in REFUSED
-        if all(x not in why for x in ("neither stay", "do not divide", "of their own"))
+        if all(x not in why for x in ("neither stay", "do not divide", "of their own", " add"))
     ],
 )
 def test_what_is_refused_does_not_compile(tiling: Tiling, shape: Shape) -> None:
@@ -229,6 +232,9 @@ PARTED = (
     (Problem(70, 65, 300, "f16-f16", "nt", batch=3), replace(WARP, part=128)),
     (Problem(260, 72, 330, "f16-f16"), replace(GROUP, part=192, cluster=2, band=2)),
     (Problem(150, 72, 300, "f16-f16", batch=3), replace(GROUP, n=64, m=64, parts_m=1, part=64)),
+    (Problem(37, 70, 1090, "f16-f16"), replace(GROUP, n=32, m=64, parts_m=1, part=64, adders=32)),
+    (Problem(70, 40, 301, "s8-s32", "nt"), replace(DEEP, part=128, adders=2)),
+    (Problem(70, 40, 700, "f16-f32", batch=3), replace(WARP, part=64, adders=4)),
 )
 
 
@@ -243,3 +249,34 @@ def test_sums_in_parts_are_right(problem: Problem, tiling: Tiling) -> None:
     assert relative_error(result, truth, np) <= CASE.tolerance[problem.output.element]
     emulated = run(kernel, **inputs, sizes=problem.output.shape)
     assert relative_error(emulated, truth, np) <= CASE.tolerance[problem.output.element]
+
+
+@pytest.mark.parametrize(("k", "run"), [(9, 16), (16, 16), (30, 32), (33, 64)])
+def test_the_run_of_a_short_sum_is_no_longer(k: int, run: int) -> None:
+    runs = {t.k for t in space(Shape(1000, 1000, k), H200)}
+    assert runs == {run}
+
+
+def test_rings_of_blocks_that_stay_go_on() -> None:
+    """Their next tile is on its way while the last one is multiplied."""
+    found = [t for t in space(Shape(64, 64, 64, batch=1024), H200) if t.persistent]
+    assert max(t.stages for t in found) > 2
+    assert {t.persistent for t in found} == {1, 2}
+    problem, tiling = Problem(70, 60, 40, "f16-f16", batch=9), replace(GROUP, n=64, m=64, parts_m=1)
+    kernel = compiled(problem, replace(tiling, stages=5, band=1, persistent=2))
+    inputs = case_inputs(CASE, problem, 3, np)
+    truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+    emulated = run(kernel, **inputs, sizes=problem.output.shape)
+    assert relative_error(emulated, truth, np) <= CASE.tolerance["f16"]
+
+
+def test_many_parts_are_added_by_several_threads() -> None:
+    few, many = Shape(512, 512, 16384), Shape(32, 32, 1 << 18)
+    assert {t.adders for t in space(few, H200) if t.part} == {1}
+    assert {t.adders for t in space(many, H200) if t.part} == {1, 8, 16, 32}
+
+
+def test_bytes_across_the_sum_are_copied_for_the_same_schedule() -> None:
+    lying, across = Problem(64, 4096, 4096, "s8-s32", "nt"), Problem(64, 4096, 4096, "s8-s32")
+    assert groups_for(across.shape) == replace(groups_for(lying.shape), copied="B")
+    assert groups_for(lying.shape) == pick(lying.shape, H200)

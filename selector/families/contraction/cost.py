@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.families.contraction.limits import registers_needed, shared_bytes
-from selector.families.contraction.tiling import AT_ONCE, LINE, Shape, Tiling
+from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
 from selector.machine.record import Machine, Rate
 from selector.targets import Target, find_target
 
@@ -34,28 +34,29 @@ class Fitted:
     swapped (``scattered``). ``turn``: clocks
     between runs of a group alone; ``step``: from a warp's loads to its next ones. ``adding``: of
     the kernel that adds parts, beside ``round``, of the loads of a thread that are on their way
-    at once.
+    at once, and ``meeting``, of the threads that add a result's.
     """
 
-    overlap: float = 2.0
-    start: float = 0.52
+    overlap: float = 2.63
+    start: float = 1.39
     arrival: float = 1.08
     held: float = 0.75
     odd_lines: float = 0.73
     void: float = 2.2
     by_threads: float = 6.0
     by_warp: float = 1.1
-    multicast: float = 0.67
+    multicast: float = 1.38
     again: float = 1.9
     copy_kernel: float = 2.9
     store: float = 0.03
-    sector: float = 0.165
+    sector: float = 1.2
     narrow: float = 0.2
     scattered: float = 0.25
     turn: float = 1.6
     step: float = 105.0
-    adding: float = 2.0
-    round: float = 1.0
+    adding: float = 0.25
+    meeting: float = 0.61
+    round: float = 0.58
 
 
 FITTED = Fitted()
@@ -105,6 +106,7 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     if t.cluster > 1:
         waiting += fitted.multicast
     storing = _storing(t, shape, machine, fitted)
+    leaving = blocks * storing if t.persistent else 0.0  # while the next tile is multiplied
     if not t.persistent:
         rounds = -(-blocks // together)
         storing *= rounds if together == 1 else 1 + (rounds - 1) / together
@@ -112,7 +114,8 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     if t.part:
         waiting += _adding(t, shape, machine, fitted)
     p = fitted.overlap
-    overlapped = (memory**p + cache**p + filling**p + multiplying**p) ** (1 / p)
+    at_once = (memory, cache, filling, multiplying, leaving)
+    overlapped = sum(part**p for part in at_once) ** (1 / p)
     return Estimate(
         overlapped + storing + waiting,
         memory, cache, filling, multiplying, storing, waiting, blocks, together,
@@ -159,11 +162,12 @@ def _filling(
     rows_b, split_b = _loaded(t.n, shape.n, shape.along_b, shape.bytes)
     shared = rows_b if t.band else rows_a
     through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * t.own(shape.k)
-    cache = (through + _part_bytes(t, shape)) / 1e6 / machine.l2
+    cache = through / 1e6 / machine.l2
     void = (t.m - min(t.m, shape.m) + t.n - min(t.n, shape.n)) * shape.bytes
     own = blocks * (rows_a + rows_b + fitted.void * void) * t.own(shape.k) / 1e3
     rate = full = machine.kilobytes(machine.fill)
-    if t.own(shape.k) > t.stages * t.k:  # else all is on its way at once
+    ahead = blocks / together if t.persistent else 1  # tiles of a block's ring
+    if ahead * max(t.own(shape.k), t.k) > t.stages * t.k:  # else all is on its way at once
         slots = max(t.stages - fitted.held, 0.5)
         ring = together * slots * t.k * (rows_a + rows_b) / 1e3
         rate = min(full, ring / fitted.arrival)
@@ -220,22 +224,22 @@ def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float
     return fitted.store + (fitted.sector * sectors + narrow) / machine.megahertz
 
 
-def _part_bytes(t: Tiling, shape: Shape) -> int:
-    """Sums of parts, written and read again."""
-    sums = t.sums(shape.k) * shape.m * shape.n * shape.batch
-    return 2 * sums * SUM_BYTES if t.part else 0
-
-
 def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
-    """The kernel that adds the sums of parts, a thread for each result."""
+    """The kernel that adds the sums of parts."""
     sm = find_target(machine.target).multiprocessor
     assert sm is not None
-    waves = shape.m * shape.n * shape.batch / (machine.multiprocessors * 32 * sm.warps)
-    return fitted.adding + max(1.0, waves) * -(-t.sums(shape.k) // AT_ONCE) * fitted.round
+    threads = shape.m * shape.n * shape.batch * t.adders
+    waves = threads / (machine.multiprocessors * 32 * sm.warps)
+    rounds = -(-t.sums(shape.k) // (AT_ONCE * t.adders if t.adders > 1 else ALONE))
+    meeting = fitted.meeting if t.adders > 1 else 0.0
+    read = t.sums(shape.k) * shape.m * shape.n * shape.batch * SUM_BYTES / 1e6 / machine.copy
+    return fitted.adding + meeting + read + max(1.0, waves) * rounds * fitted.round
 
 
 def _copies(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Kernels that copy operands before."""
+    if not t.copied:
+        return 0.0
     size = {"A": shape.m * shape.k, "B": shape.k * shape.n}
     moved = (2 * shape.batch * size[x] * shape.bytes / 1e6 / machine.copy for x in t.copied)
     return sum(fitted.copy_kernel + microseconds for microseconds in moved)

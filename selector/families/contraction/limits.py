@@ -9,6 +9,7 @@ from selector.targets import Target
 
 SWIZZLED = (32, 64, LINE)  # bytes of a row that the copy engine swizzles
 ALIGNMENT = 1024  # bytes, of swizzled tiles
+LANES = 32  # of a warp: neighbours that parts are added of
 OTHERS = 32  # registers of a thread beside its accumulators
 WARP_OTHERS = 64  # of a thread of a warp, which has its operands in registers as well
 BOX = 2048  # bytes of results that a warp has on their way while its block stays
@@ -22,7 +23,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str:
     """
     if not target.has("wgmma" if t.unit == "group" else "mma"):
         return f"{target.name} has no such instructions"
-    return _indivisible(t, shape) or _asked(t, shape, target) or _too_much(t, shape, target)
+    asked = _in_parts(t, target) or _asked(t, shape, target)
+    return _indivisible(t, shape) or asked or _too_much(t, shape, target)
 
 
 def _indivisible(t: Tiling, shape: Shape) -> str:
@@ -32,7 +34,8 @@ def _indivisible(t: Tiling, shape: Shape) -> str:
         return "the parts do not divide the tile"
     if t.rows % t.instruction_rows or t.columns % 8:
         return f"a part is no multiple of {t.instruction_rows} x 8"
-    if t.k % step or t.vector_k % step or t.k % t.vector_k:
+    vector_k = t.vector_k
+    if t.k % step or vector_k % step or t.k % vector_k:
         return f"a run is no multiple of {step}"
     if t.part % t.k:
         return "a part is no multiple of a run"
@@ -41,10 +44,19 @@ def _indivisible(t: Tiling, shape: Shape) -> str:
     return ""
 
 
-def _asked(t: Tiling, shape: Shape, target: Target) -> str:
-    """Directives that do not go together, or with these operands."""
+def _in_parts(t: Tiling, target: Target) -> str:
+    """Of parts of a sum, and what adds them."""
     if t.part and t.persistent:
         return "parts of a sum have blocks of their own"
+    if t.adders > 1 and not t.part:
+        return "nothing is added"
+    if t.adders * LANES > target.max_threads:
+        return f"{t.adders * LANES} threads add"
+    return ""
+
+
+def _asked(t: Tiling, shape: Shape, target: Target) -> str:
+    """Directives that do not go together, or with these operands."""
     if not 1 <= t.stages <= MOST_STAGES:
         return f"a ring has 1 to {MOST_STAGES} stages"
     if t.unit == "warp":
@@ -118,8 +130,11 @@ def shared_bytes(t: Tiling, shape: Shape) -> int:
     that stay.
     """
     swizzled = t.unit == "group" or t.self_fed
-    ring = t.stages * slot_bytes(t.m, t.n, t.k, t.copied, shape, swizzled=swizzled)
-    return ring + beside_bytes(t.stages, swizzled=swizzled)
+    slots = _operand_bytes(t.m, t.n, t.k, t.copied, shape, swizzled=swizzled)
+    first, second = (t.stages * slot for slot in slots)
+    if swizzled:
+        first = -(-first // ALIGNMENT) * ALIGNMENT
+    return first + second + beside_bytes(t.stages, swizzled=swizzled)
 
 
 def beside_bytes(stages: int, *, swizzled: bool = True) -> int:
@@ -128,17 +143,24 @@ def beside_bytes(stages: int, *, swizzled: bool = True) -> int:
 
 
 def slot_bytes(m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool) -> int:
-    """Both operands of a run. Panels of warpgroups, and of warps that feed themselves, are
+    """Both operands of a run."""
+    return sum(_operand_bytes(m, n, k, copied, shape, swizzled=swizzled))
+
+
+def _operand_bytes(
+    m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool
+) -> tuple[int, int]:
+    """Of each operand, for a run. Panels of warpgroups, and of warps that feed themselves, are
     swizzled; what warps copy has 16 bytes more in a row that is longer than that.
     """
-    total = 0
-    for name, extent, along in (("A", m, shape.along_a), ("B", n, shape.along_b)):
+
+    def size(name: str, extent: int, along: bool) -> int:
         lies_along = along or (shape.bytes == 1 and name in copied)
         rows, row = (extent, k) if lies_along else (k, extent)
         row *= shape.bytes
         if not swizzled:
-            total += rows * (row + 16 if row > 16 else 16)
-            continue
+            return rows * (row + 16 if row > 16 else 16)
         width = LINE if row > 64 else 64 if row > 32 else 32
-        total += -(-rows // 8) * 8 * (-(-row // width) * width)
-    return total
+        return -(-rows // 8) * 8 * (-(-row // width) * width)
+
+    return size("A", m, shape.along_a), size("B", n, shape.along_b)

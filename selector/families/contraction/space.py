@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice, product
+from itertools import chain, islice, product
 
 from selector.families.contraction.limits import (
     BOX,
@@ -14,7 +14,7 @@ from selector.families.contraction.limits import (
     slot_bytes,
     why_not,
 )
-from selector.families.contraction.tiling import LINE, Shape, Tiling
+from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
 from selector.machine.record import Machine
 from selector.targets import Target, find_target
 
@@ -35,10 +35,13 @@ WARPS = (
 )  # fmt: skip
 TURNS = 24  # tiles of a multiprocessor beyond which larger ones are better in any case
 RUNS = (64, 128)  # two-byte elements of the sum; twice as many bytes
+SHORT_RUNS = (16, 32)  # that hold a whole sum
 SMALL_SLOT = 36 << 10  # bytes of a slot that may hold the longer run
 WORTH_COPIES = 1 << 26  # multiply-adds
 USUAL_BAND, HIGHEST_BAND = 8, 16  # block rows
 MANY_PARTS = 8  # of a sum: fewer may be added in less time, but the whole sum takes longer
+MOST_ADDERS = 32  # threads that add the parts of a result: warps of a block
+MOST_OF_TWO = 128 * 128  # results of a block that stays beside another
 LEAST_RUNS = 2  # of a part, long ones
 MOST_STAGES = 12  # of a ring: more wait for the same bytes
 RESERVED = 1024  # bytes of a block's shared memory that the system has
@@ -53,14 +56,20 @@ def space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
 
 def finished(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """The schedules of the space with that block tile."""
-    for copied, run in product(_copied(shape, tile), RUNS):
+    for copied, run in product(_copied(shape, tile), _runs(shape)):
         yield from _possible(tile, copied, run, shape, machine)
 
 
 def plain(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    """The plainest schedules with that block tile, one for each run and what is copied before."""
-    for copied, run in product(_copied(shape, tile), RUNS):
-        yield from islice(_possible(tile, copied, run, shape, machine), 1)
+    """The plainest schedule with that block tile, of the longest run, for what is copied before."""
+    for copied in _copied(shape, tile):
+        runs = (_possible(tile, copied, run, shape, machine) for run in reversed(_runs(shape)))
+        yield from islice(chain.from_iterable(runs), 1)
+
+
+def _runs(shape: Shape) -> tuple[int, ...]:
+    """The shortest one of a sum that is no longer, else the usual ones."""
+    return next(((run,) for run in SHORT_RUNS if shape.k * shape.bytes <= run * 2), RUNS)
 
 
 def _possible(
@@ -79,10 +88,24 @@ def tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
         blocks = -(-shape.m // tile.m) * -(-shape.n // tile.n) * shape.batch
         most = machine.multiprocessors // blocks
         quick = tile.unit == "group" or shape.odd or not target.has("wgmma")
-        parts = [replace(tile, part=part) for part in _parts(most, shape)] if quick else []
+        parts = [_parted(tile, part, shape, machine) for part in _parts(most, shape) if quick]
         if most < MANY_PARTS or not parts:
             yield tile
         yield from parts
+
+
+def _parted(tile: Tiling, part: int, shape: Shape, machine: Machine) -> Tiling:
+    """With a thread for a few parts of each result, where there are many parts and the GPU has
+    room for as many threads.
+    """
+    sm = find_target(machine.target).multiprocessor
+    assert sm is not None
+    parts = -(-shape.k // part)
+    if parts <= ALONE:
+        return replace(tile, part=part)
+    room = machine.multiprocessors * 32 * sm.warps // (shape.m * shape.n * shape.batch)
+    adders = min(room, -(-parts // AT_ONCE), MOST_ADDERS)
+    return replace(tile, part=part, adders=1 << max(adders.bit_length() - 1, 0))
 
 
 def _parts(most: int, shape: Shape) -> Iterator[int]:
@@ -149,20 +172,21 @@ def _rings(
     runs = max(2, -(-t.own(shape.k) // k))
     slot = slot_bytes(t.m, t.n, k, copied, shape, swizzled=swizzled)
     for cluster, persistent, band in _grids(t, shape, machine):
-        kept = OWN_RESULTS * t.parts if persistent else 0
-        for stages in _deep(slot, runs, target.shared_memory - kept, alone=persistent > 0):
+        kept = OWN_RESULTS * t.parts * persistent
+        most = MOST_STAGES if persistent else runs  # the rings of blocks that stay go on
+        for stages in _deep(slot, most, target.shared_memory - kept, persistent):
             yield Tiling(
                 t.n, t.m, k, t.parts_n, t.parts_m, stages, t.unit, t.depth, t.swapped,
-                band, persistent, 1, cluster, fed, copied, part=t.part,
+                band, persistent, 1, cluster, fed, copied, part=t.part, adders=t.adders,
             )  # fmt: skip
 
 
-def _deep(slot: int, runs: int, room: int, *, alone: bool) -> Iterator[int]:
-    """Stages of the deepest ring of one block and of two on a multiprocessor, no deeper than the
-    sum.
+def _deep(slot: int, runs: int, room: int, staying: int) -> Iterator[int]:
+    """Stages of the deepest ring of one block and of two on a multiprocessor, or of those that
+    stay on it, no deeper than ``runs``.
     """
     last = 0
-    for blocks in (1,) if alone else (1, 2):
+    for blocks in (staying,) if staying else (1, 2):
         own = room // blocks - (blocks - 1) * RESERVED - beside_bytes(MOST_STAGES)
         stages = min(own // slot, runs, MOST_STAGES)
         if stages >= 2 and stages != last:
@@ -197,6 +221,8 @@ def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int
         yield cluster, 0, band
         if t.unit == "group" and not t.part and tiles > machine.multiprocessors:
             yield cluster, 1, band
+            if tiles >= 2 * machine.multiprocessors and t.m * t.n <= MOST_OF_TWO:
+                yield cluster, 2, band
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,8 @@ TALL_ROWS = 128  # at most, in tensor memory
 WARP_ROWS = 16  # of a product by a warp
 COPY_BYTES = 16  # that the copy engine and wide copies take, at multiples of it
 LINE = 128  # bytes
-AT_ONCE = 4  # parts' sums that a thread loads before it adds them
+AT_ONCE = 4  # parts' sums that a thread loads in a turn
+ALONE = 4 * AT_ONCE  # that are on their way at once, where one thread adds all
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Tiling:
     begin at multiples of 16 bytes; bytes also into rows along the sum. ``persistent``, ``teams``,
     ``cluster``, ``self_fed``: the directives of these names, 0, 1, 1 and False without them.
     ``part``: elements of the sum that a block sums; a second kernel adds the parts' sums, always in
-    the same order (0: a block has the whole sum).
+    the same order (0: a block has the whole sum). ``adders``: threads that do so for a result.
     """
 
     n: int = 256
@@ -97,6 +98,7 @@ class Tiling:
     copied: str = ""
     tall: bool = False
     part: int = 0
+    adders: int = 1
 
     def sums(self, k: int) -> int:
         """Parts of a sum over ``k``."""
@@ -188,5 +190,6 @@ class Tiling:
             ("-fed", self.self_fed),
             (f"-copied{self.copied}", self.copied),
             (f"-part{self.part}", self.part),
+            (f"-adders{self.adders}", self.adders > 1),
         )
         return text + "".join(part for part, wanted in said if wanted)

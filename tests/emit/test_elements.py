@@ -6,6 +6,7 @@ import pytest
 
 from selector.emit.arrangement import Arrangement
 from selector.emit.context import HostValues, KernelContext
+from selector.emit.element_values import LaneNumber
 from selector.emit.elements import (
     COLUMN,
     ROW,
@@ -13,7 +14,6 @@ from selector.emit.elements import (
     ElementScalar,
     ElementValues,
 )
-from selector.emit.element_values import LaneNumber
 from selector.emit.names import Names
 from selector.emit.regions import Accumulator, Region, RowRegisters
 from selector.emit.row_registers import RowElement

@@ -39,6 +39,7 @@ from selector.intrinsics.unwritten import (
     Reach,
     Scope,
     contents,
+    has_zeros,
     zeros,
 )
 from selector.ir.affine import Affine
@@ -240,7 +241,9 @@ def _refused(accumulator: str, buffer: str, what: str) -> InternalError:
 
 
 def _has_zeros(operand: Operand) -> bool:
-    return isinstance(operand, Banded) or operand.predicate is not None
+    if isinstance(operand, Banded) or operand.predicate is not None:
+        return True
+    return operand.value is not None and has_zeros(operand.value)
 
 
 # -------------------------------------------------------------------------------- windows

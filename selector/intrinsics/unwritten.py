@@ -49,6 +49,7 @@ from selector.ir.nodes import (
     IntImm,
     LetStmt,
     Load,
+    Select,
     Stmt,
     Store,
     Var,
@@ -379,9 +380,12 @@ def _beside_zeros(value: Expr, masked: frozenset[str]) -> Iterator[Load]:
 
 
 def has_zeros(operand: Expr, masked: frozenset[str] = frozenset()) -> bool:
-    """Whether an operand is zero in places whatever memory holds: a band, or masked."""
+    """Whether an operand may be zero in places whatever memory holds: a band, masked, or computed
+    by a choice.
+    """
     return any(
-        (isinstance(x, Call) and x.name in (TOEPLITZ, TOEPLITZ_TRANSPOSED))
+        isinstance(x, Select)
+        or (isinstance(x, Call) and x.name in (TOEPLITZ, TOEPLITZ_TRANSPOSED))
         or (isinstance(x, Load) and (x.predicate is not None or x.buffer in masked))
         for x in walk_expr(operand)
     )

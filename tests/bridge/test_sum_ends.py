@@ -217,3 +217,31 @@ def test_the_end_of_a_run_of_taps_is_no_select_of_the_users(masked: bool) -> Non
         run(kernel, I=rows, K=held, sizes=(3, 256)),
     ):
         np.testing.assert_array_equal(found, truth)
+
+
+def test_a_sum_that_a_choice_ends_reads_no_rows_that_nobody_staged() -> None:
+    """The factor that is computed is zero behind the end; the other one is staged up to there."""
+    xo, xi, yo, yi, yw = (hl.Var(n) for n in ("xo", "xi", "yo", "yi", "yw"))
+    k = hl.RDom([(0, DEPTH)], "k")
+    acc, out = hl.Func("acc"), hl.Func("out")
+    product = A[Y, k.x] * B[X, k.x]
+    acc[X, Y] = hl.cast(F16, 0)
+    acc[X, Y] += hl.select(k.x <= 3, product, hl.cast(F16, 0))
+    out[X, Y] = hl.f32(acc[X, Y])
+    out.split(X, xo, xi, 8).split(Y, yo, yw, 128).split(yw, yw, yi, 32)
+    out.reorder(xi, yi, yw, xo, yo).vectorize(xi).vectorize(yi).gpu_threads(yw).gpu_blocks(xo, yo)
+    acc.bound_extent(X, 8).bound_extent(Y, 32).compute_at(out, yw).vectorize(X).vectorize(Y)
+    hb.store_in(acc, hb.MemoryType.WMMAAccumulator)
+    update = acc.update().reorder(k.x, X, Y).atomic()
+    update.vectorize(X).vectorize(Y).vectorize(k.x)
+    for factor in (A, B):
+        staged = factor.in_(acc).compute_at(out, xo).store_in(hl.MemoryType.GPUShared)
+        staged.vectorize(staged.args()[0], 8)
+    kernel = hb.compile(out, target="sm_90a", cache=False)
+    a, b = numbers(DEPTH, 100), numbers(DEPTH, 7, seed=1)
+    truth = a[:4].astype(float).T @ b[:4].astype(float)
+    for found in (
+        kernel.interpret(A=a, B=b, sizes=truth.shape),
+        run(kernel, A=a, B=b, sizes=truth.shape),
+    ):
+        np.testing.assert_array_equal(found, truth)

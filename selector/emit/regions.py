@@ -82,6 +82,17 @@ class Accumulator:
     half: bool
     integer: bool = False
 
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """Fragments some lanes of which no block has: the columns of a part that is not there."""
+        parts: dict[int, set[int]] = {}
+        for r in self.regions.values():
+            if r.parts > 1:
+                for i in range(r.tiles[0]):
+                    parts.setdefault(r.fragment(i, 0), set()).add(r.piece(i) % r.parts)
+        count = max((r.parts for r in self.regions.values()), default=1)
+        return tuple(sorted(f for f, those in parts.items() if len(those) < count))
+
 
 @dataclass(frozen=True, slots=True)
 class RowRegisters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,8 @@ from casestudies.common.registry import find_case
 from casestudies.conv2d import CASE
 from selector.diagnostics import ScheduleError
 from selector.families.windows import Tiling
-from selector.runtime.sums import Overlap, overlaps
+from selector.runtime import nvrtc
+from selector.runtime.sums import PRODUCTS, WIDTH, Overlap, overlaps, text_sections
 
 SHIFTED = 0x00A00000142479F0, 0x000FE20008000818  # HGMMA.64x48x16.F32 R36, gdesc[UR20], R24
 KEPT = 0x00800000081C79F0, 0x000FE2000800081C  # HGMMA.64x40x16.F32 R28, gdesc[UR8], R28
@@ -45,14 +47,29 @@ def test_others_are_not() -> None:
     assert overlaps(cubin(KEPT, APART, FRESH)) == []
 
 
+def test_such_machine_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(*_: object) -> tuple[bytes, str]:
+        return cubin(KEPT, SHIFTED), ""
+
+    monkeypatch.setattr(nvrtc, "compiled", compiled)
+    with pytest.raises(ScheduleError, match="overwrites sums") as raised:
+        nvrtc.compile_to_cubin("", "sm_90a")
+    assert "fewer rows" in str(raised.value)
+
+
 @pytest.mark.nvrtc
-def test_such_machine_code_is_refused() -> None:
-    """A filter with more rows of outputs than of taps, which was wrong on an H200."""
+def test_a_filter_with_more_rows_of_outputs_than_of_taps_is_kept_apart() -> None:
+    """It was wrong on an H200, and refused, while lanes that no block has began with anything."""
     case = find_case("conv2d")
     problem = next(p for p in case.small if p.name.startswith("conv2d-k16-clamp"))
     problem = replace(problem, taps=5)
     tiling = Tiling("group", 512, 1, 16, 4, segments=1, stages=1)
+    assert CASE.tuning is not None
     kernel = hb.compile(CASE.tuning.schedule(problem, tiling), target="sm_90a")
-    with pytest.raises(ScheduleError, match="overwrites sums") as raised:
-        kernel.cubin()
-    assert "fewer rows" in str(raised.value)
+    code = [code for _, code in text_sections(kernel.cubin())]
+    assert any(word & 0xFFF in PRODUCTS for part in code for word in words(part))
+
+
+def words(code: bytes) -> Iterator[int]:
+    """The first half of each instruction."""
+    return (int.from_bytes(code[at : at + 8], "little") for at in range(0, len(code), WIDTH))

@@ -10,6 +10,7 @@ on a multiprocessor waits for. What is no property of a GPU was fitted to times 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from selector.families.contraction.limits import registers_needed, shared_bytes
 from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
@@ -179,6 +180,7 @@ def _filling(
     return cache, own / rate
 
 
+@lru_cache(maxsize=1024)
 def _loaded(tile: int, extent: int, along: bool, size: int) -> tuple[int, bool]:
     """Bytes that a block gets of an operand for one element of the sum, and whether these lie
     across lines that are not its own: across the sum, rows come in whole panels.

@@ -3,9 +3,10 @@ go to registers that overlap those of its addend without being the same.
 
     HGMMA.64x48x16.F32 R36, gdesc[UR20], R24      R36 ... R59 = R24 ... R47 + ...
 
-What of the addend lies in both is overwritten before it is added. NVRTC 13.0 does so where products
-slide over accumulators row by row, and room is short: results are wrong without a word. Fields are
-where ``nvdisasm -hex`` shows them; products of bytes do not slide.
+What of the addend lies in both is overwritten before it is added, and results are wrong without a
+word. NVRTC 13.0 did so where products slide over accumulators row by row of which some lanes began
+with nothing written; since all begin with zeros (``emit/placement``), no program is known to have
+it. Fields are where ``nvdisasm -hex`` shows them; products of bytes do not slide.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
+from heapq import nsmallest
 
-from selector.families.contraction.cost import estimate
-from selector.families.contraction.space import finished, plain, space, tiles
+from selector.families.contraction.cost import estimate, least
+from selector.families.contraction.space import copies, finished, plain, space, tiles
 from selector.families.contraction.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
@@ -33,15 +34,39 @@ def pick(shape: Shape, machine: Machine) -> Tiling:
 def _picked(shape: Shape, name: str) -> Tiling:
     machine = machine_named(name)
     assert machine is not None
-    first = [(_least(plain(t, shape, machine), shape, machine), t) for t in tiles(shape, machine)]
-    promising = sorted(first, key=lambda pair: pair[0])[:PROMISING]
-    every = (f for _, t in promising for f in finished(t, shape, machine))
-    return _sorted(every, shape, machine)[0][1]
+    best, found = math.inf, None
+    for tile in _promising(shape, machine):
+        for copied in copies(tile, shape):
+            if least(tile, copied, shape, machine) > best:
+                continue
+            for tiling in finished(tile, copied, shape, machine):
+                microseconds = estimate(tiling, shape, machine).microseconds
+                if microseconds < best:
+                    best, found = microseconds, tiling
+    assert found is not None
+    return found
 
 
-def _least(tilings: Iterable[Tiling], shape: Shape, machine: Machine) -> float:
-    times = (estimate(t, shape, machine).microseconds for t in tilings)
-    return min(times, default=math.inf)
+def _promising(shape: Shape, machine: Machine) -> list[Tiling]:
+    """Tiles whose plainest schedules are the best, best first. No schedule is looked at of what
+    cannot be among them.
+    """
+    every = list(tiles(shape, machine))
+    bounded = ((least(t, c, shape, machine), i, c) for i, t in enumerate(every)
+               for c in copies(t, shape))  # fmt: skip
+    found: dict[int, float] = {}
+    last = math.inf  # of those that are promising
+    for bound, i, copied in sorted(bounded):
+        if bound > last:
+            break
+        tiling = plain(every[i], copied, shape, machine)
+        if tiling is not None:
+            microseconds = estimate(tiling, shape, machine).microseconds
+            if microseconds < found.get(i, math.inf):
+                found[i] = microseconds
+                if len(found) >= PROMISING:
+                    last = nsmallest(PROMISING, found.values())[-1]
+    return [every[i] for i in sorted(found, key=lambda i: (found[i], i))[:PROMISING]]
 
 
 def _sorted(

@@ -10,7 +10,6 @@ on a multiprocessor waits for. What is no property of a GPU was fitted to times 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from selector.families.contraction.limits import registers_needed, shared_bytes
 from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
@@ -103,7 +102,7 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     memory = _memory(t, shape, machine, running * together)
     cache, filling = _filling(t, shape, machine, fitted, tiles, blocks, together)
     multiplying = blocks * _multiplying(t, shape, machine, fitted, together)
-    waiting = machine.launch + fitted.start + _copies(t, shape, machine, fitted)
+    waiting = machine.launch + fitted.start + _copies(t.copied, shape, machine, fitted)
     if t.cluster > 1:
         waiting += fitted.multicast
     storing = _storing(t, shape, machine, fitted)
@@ -121,6 +120,28 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
         overlapped + storing + waiting,
         memory, cache, filling, multiplying, storing, waiting, blocks, together,
     )  # fmt: skip
+
+
+def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted = FITTED) -> float:
+    """Microseconds that no schedule with that block tile, those parts of a sum and those operands
+    copied takes less than: everything at its full rate, and nothing waits for a slot.
+    """
+    tiles = -(-shape.n // t.n) * -(-shape.m // t.m) * t.sums(shape.k) * shape.batch
+    blocks = -(-tiles // machine.multiprocessors)
+    kilobytes = _block_bytes(t, shape, fitted) / 1e3
+    filling = blocks * kilobytes / machine.kilobytes(machine.fill)
+    if _left(shape.odd, copied):
+        filling = max(filling, kilobytes / _feeding(t, fitted))
+    multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine) / machine.megahertz
+    operands = (shape.m + shape.n) * shape.k * shape.bytes
+    moved = shape.batch * (operands + shape.m * shape.n * shape.result_bytes)
+    memory = moved / 1e6 / machine.copy
+    apart = machine.launch + fitted.start + _copies(copied, shape, machine, fitted)
+    if t.part:
+        apart += _adding(t, shape, machine, fitted)
+    p = fitted.overlap
+    overlapped = (memory**p + filling**p + multiplying**p) ** (1 / p)
+    return apart + _storing(t, shape, machine, fitted) + overlapped
 
 
 def resident(t: Tiling, shape: Shape, target: Target) -> int:
@@ -159,13 +180,11 @@ def _filling(
     together: int,
 ) -> tuple[float, float]:
     """What all multiprocessors get from the L2 cache, and the busiest one alone."""
-    rows_a, split_a = _loaded(t.m, shape.m, shape.along_a, shape.bytes)
-    rows_b, split_b = _loaded(t.n, shape.n, shape.along_b, shape.bytes)
+    (rows_a, split_a), (rows_b, split_b) = _operands(t, shape)
     shared = rows_b if t.band else rows_a
     through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * t.own(shape.k)
     cache = through / 1e6 / machine.l2
-    void = (t.m - min(t.m, shape.m) + t.n - min(t.n, shape.n)) * shape.bytes
-    own = blocks * (rows_a + rows_b + fitted.void * void) * t.own(shape.k) / 1e3
+    own = blocks * _block_bytes(t, shape, fitted) / 1e3
     rate = full = machine.kilobytes(machine.fill)
     ahead = blocks / together if t.persistent else 1  # tiles of a block's ring
     if ahead * max(t.own(shape.k), t.k) > t.stages * t.k:  # else all is on its way at once
@@ -173,14 +192,31 @@ def _filling(
         ring = together * slots * t.k * (rows_a + rows_b) / 1e3
         rate = min(full, ring / fitted.arrival)
     if _left(shape.odd, t.copied):
-        feeding = fitted.by_threads if t.unit == "group" else fitted.by_warp * t.parts
-        return cache, own / min(rate, together * feeding)
+        return cache, own / min(rate, together * _feeding(t, fitted))
     if split_a or split_b or _left(shape.split, t.copied):
         rate = min(rate, fitted.odd_lines * full * t.cluster**0.5)
     return cache, own / rate
 
 
-@lru_cache(maxsize=1024)
+def _operands(t: Tiling, shape: Shape) -> tuple[tuple[int, bool], tuple[int, bool]]:
+    return (
+        _loaded(t.m, shape.m, shape.along_a, shape.bytes),
+        _loaded(t.n, shape.n, shape.along_b, shape.bytes),
+    )
+
+
+def _block_bytes(t: Tiling, shape: Shape, fitted: Fitted) -> float:
+    """What a block gets, with what lies beyond an operand."""
+    (rows_a, _), (rows_b, _) = _operands(t, shape)
+    void = (t.m - min(t.m, shape.m) + t.n - min(t.n, shape.n)) * shape.bytes
+    return (rows_a + rows_b + fitted.void * void) * t.own(shape.k)
+
+
+def _feeding(t: Tiling, fitted: Fitted) -> float:
+    """10^3 bytes a microsecond of a block whose operands the copy engine cannot bring."""
+    return fitted.by_threads if t.unit == "group" else fitted.by_warp * t.parts
+
+
 def _loaded(tile: int, extent: int, along: bool, size: int) -> tuple[int, bool]:
     """Bytes that a block gets of an operand for one element of the sum, and whether these lie
     across lines that are not its own: across the sum, rows come in whole panels.
@@ -199,19 +235,24 @@ def _left(names: str, copied: str) -> bool:
 
 def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together: int) -> float:
     """Of one block's tile, by tensor units that are its own."""
-    runs = -(-t.own(shape.k) // t.k)
+    runs, clocks = -(-t.own(shape.k) // t.k), t.k * _clocks(t, shape, machine)
+    if t.unit == "group":
+        clocks += fitted.turn / (t.parts * together)
+    else:
+        clocks = max(clocks, fitted.step * t.k * shape.bytes / 32 / together)
+    return runs * clocks / machine.megahertz
+
+
+def _clocks(t: Tiling, shape: Shape, machine: Machine) -> float:
+    """Of a tile's products for an element of the sum, when nothing waits."""
     if t.unit == "group":
         rate: Rate = "wgmma.s8" if shape.integers else "wgmma.f16"
         full = 64 * t.depth * t.columns / machine.rates[rate]
-        clocks = max(full, full / 2 + 16)  # the rows are read again for few columns
-        strips = t.parts * t.rows / 64
-        turn = fitted.turn / (t.parts * together)
-        return runs * (strips * t.k / t.depth * clocks + turn) / machine.megahertz
+        # The rows are read again for few columns.
+        return t.parts * t.rows / 64 / t.depth * max(full, full / 2 + 16)
     rate = "mma.s8" if shape.integers else "mma.f16"
-    macs = t.m * t.n * t.k / machine.rates[rate]
-    read = t.parts * (t.part_n + t.part_m) * t.k * shape.bytes / machine.shared
-    alone = fitted.step * t.k * shape.bytes / 32 / together
-    return runs * max(macs, read, alone) / machine.megahertz
+    read = t.parts * (t.part_n + t.part_m) * shape.bytes / machine.shared
+    return max(t.m * t.n / machine.rates[rate], read)
 
 
 def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
@@ -238,10 +279,10 @@ def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     return fitted.adding + meeting + read + max(1.0, waves) * rounds * fitted.round
 
 
-def _copies(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
+def _copies(copied: str, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Kernels that copy operands before."""
-    if not t.copied:
+    if not copied:
         return 0.0
     size = {"A": shape.m * shape.k, "B": shape.k * shape.n}
-    moved = (2 * shape.batch * size[x] * shape.bytes / 1e6 / machine.copy for x in t.copied)
+    moved = (2 * shape.batch * size[x] * shape.bytes / 1e6 / machine.copy for x in copied)
     return sum(fitted.copy_kernel + microseconds for microseconds in moved)

@@ -4,8 +4,6 @@ copies divide. Exact where it says how much shared memory a block has, but for b
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from selector.families.contraction.tiling import LINE, MOST_LANES, Shape, Tiling
 from selector.targets import Target
 
@@ -156,19 +154,13 @@ def _operand_bytes(
     swizzled; what warps copy has 16 bytes more in a row that is longer than that.
     """
 
-    along_a, along_b = shape.along_a, shape.along_b
-    if shape.bytes == 1 and copied:
-        along_a, along_b = along_a or "A" in copied, along_b or "B" in copied
-    return (
-        _rows_bytes(m, k, shape.bytes, along_a, swizzled),
-        _rows_bytes(n, k, shape.bytes, along_b, swizzled),
-    )
+    def size(name: str, extent: int, along: bool) -> int:
+        lies_along = along or (shape.bytes == 1 and name in copied)
+        rows, row = (extent, k) if lies_along else (k, extent)
+        row *= shape.bytes
+        if not swizzled:
+            return rows * (row + 16 if row > 16 else 16)
+        width = LINE if row > 64 else 64 if row > 32 else 32
+        return -(-rows // 8) * 8 * (-(-row // width) * width)
 
-
-@lru_cache(maxsize=4096)
-def _rows_bytes(extent: int, k: int, size: int, along: bool, swizzled: bool) -> int:
-    rows, row = (extent, k * size) if along else (k, extent * size)
-    if not swizzled:
-        return rows * (row + 16 if row > 16 else 16)
-    width = LINE if row > 64 else 64 if row > 32 else 32
-    return -(-rows // 8) * 8 * (-(-row // width) * width)
+    return size("A", m, shape.along_a), size("B", n, shape.along_b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, islice, product
+from itertools import chain
 
 from selector.families.contraction.limits import (
     BOX,
@@ -51,20 +51,20 @@ OWN_RESULTS = 2 * BOX * 4  # bytes of a group's results on their way while its b
 def space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """All that compile for the machine's target, each once."""
     for tile in tiles(shape, machine):
-        yield from finished(tile, shape, machine)
+        for copied in copies(tile, shape):
+            yield from finished(tile, copied, shape, machine)
 
 
-def finished(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    """The schedules of the space with that block tile."""
-    for copied, run in product(_copied(shape, tile), _runs(shape)):
+def finished(tile: Tiling, copied: str, shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """The schedules of the space with that block tile and those operands copied before."""
+    for run in _runs(shape):
         yield from _possible(tile, copied, run, shape, machine)
 
 
-def plain(tile: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    """The plainest schedule with that block tile, of the longest run, for what is copied before."""
-    for copied in _copied(shape, tile):
-        runs = (_possible(tile, copied, run, shape, machine) for run in reversed(_runs(shape)))
-        yield from islice(chain.from_iterable(runs), 1)
+def plain(tile: Tiling, copied: str, shape: Shape, machine: Machine) -> Tiling | None:
+    """The plainest one of them, of the longest run; None if there are none."""
+    runs = (_possible(tile, copied, run, shape, machine) for run in reversed(_runs(shape)))
+    return next(chain.from_iterable(runs), None)
 
 
 def _runs(shape: Shape) -> tuple[int, ...]:
@@ -194,7 +194,7 @@ def _deep(slot: int, runs: int, room: int, staying: int) -> Iterator[int]:
         last = stages
 
 
-def _copied(shape: Shape, t: Tiling) -> tuple[str, ...]:
+def copies(t: Tiling, shape: Shape) -> tuple[str, ...]:
     """Operands to copy before: those of ``worth_copying``, or of them only those that wgmma could
     not read otherwise.
     """

@@ -15,13 +15,13 @@ from selector.emit.row_registers import declare
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.units import Unit
 from selector.emit.unwritten import staged_contents, write_zeros
-from selector.gpu.ir.expressions import number, packed
+from selector.gpu.ir.expressions import number
 from selector.gpu.ir.lane_maps import BLOCK
 from selector.gpu.ir.layouts import Composed, Dealt, Layout, in_bytes
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import SHARED_ALIGNMENT
 from selector.gpu.ir.nodes import Memory as SharedMemory
-from selector.gpu.ir.products import Fragment, SetTile
+from selector.gpu.ir.products import Fragment
 from selector.ir.contents import loaded
 from selector.ir.nodes import Allocate, IntImm, Memory, Stmt, Store
 from selector.ir.simplify import literal
@@ -76,10 +76,9 @@ class Placement:
             a = c.registers.accumulators[s.name]
             c.writer.add(accumulators(s.type.element, a.register, a.fragments))
             # NVRTC leaves zeros of some lanes out where nobody says what the others hold.
-            zero = c.scalar.legal(literal(0, s.type.element))
-            pair = packed(zero, zero)
             for fragment in a.shared:
-                c.writer.add(SetTile(a.register, fragment, (pair,) * 2 if a.half else (zero,) * 4))
+                zero = c.scalar.legal(literal(0, s.type.element))
+                c.writer.add(a.filled(fragment, [zero] * 4))
         elif s.name in self.own:
             name, t = c.names.fresh(s.name), s.type.element
             c.storages[s.name] = Storage(name, t, Space.LOCAL)

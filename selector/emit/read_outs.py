@@ -24,7 +24,7 @@ from selector.emit.places import (
     pairs_of,
     tiles_of,
 )
-from selector.emit.regions import Element, Region
+from selector.emit.regions import Accumulator, Element, Region
 from selector.emit.row_sums import RowSum, RowSumCode, row_sums
 from selector.emit.scalar import c_type
 from selector.emit.warpgroups.box_stores import (
@@ -40,10 +40,9 @@ from selector.emit.warpgroups.box_stores import (
 )
 from selector.emit.warpgroups.left_boxes import BoxStore
 from selector.emit.warpgroups.tensor_kernels import refuse_sums
-from selector.gpu.ir.expressions import equal, packed, quotient, remainder
+from selector.gpu.ir.expressions import equal, quotient, remainder
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.gpu.ir.nodes import Let
-from selector.gpu.ir.products import SetTile
 from selector.ir.affine import Affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
@@ -58,7 +57,6 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr
 from selector.ir.traverse import expr_children
-from selector.ir.types import Type
 from selector.lowering.tiles import first_lane
 
 
@@ -103,7 +101,7 @@ class RegionCode:
         """``accumulator[...] = tile.fill(e)``."""
         assert isinstance(s.value, Call)
         accumulator = self.context.registers.accumulators[s.buffer]
-        element, sources = s.value.type.element, tile_reads(s.value.args[0])
+        sources = tile_reads(s.value.args[0])
         if any(x.index != s.index for x in sources):
             raise EmitError(f"`{s.buffer}` is filled from other tiles than its own place")
         for region, outer in self.covered(s.buffer, first_lane(s.index), s.value.type.lanes):
@@ -117,14 +115,12 @@ class RegionCode:
                         if made is not None
                         else self._filling(s, region, outer, (i, j))
                     )
-                    self._fill_tile(accumulator.register, region.fragment(i, j), values, element)
+                    self._fill_tile(accumulator, region.fragment(i, j), values)
 
-    def _fill_tile(self, name: str, piece: int, values: list[Expr], element: Type) -> None:
+    def _fill_tile(self, accumulator: Accumulator, piece: int, values: list[Expr]) -> None:
         if self.known:
             values = [self.known.get(print_expr(v, {}), v) for v in values]
-        if element.bits == 16:
-            values = [packed(*values[:2]), packed(*values[2:])]
-        self.context.writer.add(SetTile(name, piece, tuple(values)))
+        self.context.writer.add(accumulator.filled(piece, values))
 
     @contextmanager
     def _lanes_of(self, region: Region) -> Generator[None]:

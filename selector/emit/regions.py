@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from selector.emit.register_tiles import RegisterTiles
-from selector.gpu.ir.expressions import element, pointer
+from selector.gpu.ir.expressions import element, packed, pointer
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS
+from selector.gpu.ir.products import SetTile
 from selector.ir.nodes import Expr, Var
 from selector.ir.types import Type
 
@@ -85,13 +87,17 @@ class Accumulator:
     @property
     def shared(self) -> tuple[int, ...]:
         """Fragments some lanes of which no block has: the columns of a part that is not there."""
-        parts: dict[int, set[int]] = {}
+        missing: dict[int, set[int]] = {}
         for r in self.regions.values():
-            if r.parts > 1:
-                for i in range(r.tiles[0]):
-                    parts.setdefault(r.fragment(i, 0), set()).add(r.piece(i) % r.parts)
-        count = max((r.parts for r in self.regions.values()), default=1)
-        return tuple(sorted(f for f, those in parts.items() if len(those) < count))
+            for i in range(r.tiles[0]):
+                missing.setdefault(r.fragment(i, 0), set(range(r.parts))).discard(r.part)
+        return tuple(sorted(f for f, parts in missing.items() if parts))
+
+    def filled(self, piece: int, values: Sequence[Expr]) -> SetTile:
+        """A lane's four elements of a fragment are set."""
+        if self.half:
+            values = packed(*values[:2]), packed(*values[2:])
+        return SetTile(self.register, piece, tuple(values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,8 @@ def _lowered(c: Compiled) -> Array:
     return next(iter(results.values()))
 
 
-def _selected(c: Compiled) -> Array:
+def selected(c: Compiled) -> Array:
+    """What the selected program computes; ``UserError`` where the call is refused."""
     return c.kernel.interpret(**c.arrays, **reference.scalars(c.program), sizes=c.shape)
 
 
@@ -235,7 +236,7 @@ def _on_gpu(c: Compiled) -> Array:
 ORACLES: dict[str, Callable[[Compiled], Array | None]] = {
     "halide": _halide,
     "lowered": _lowered,
-    "selected": _selected,
+    "selected": selected,
     "emulation": _emulated,
 }
 

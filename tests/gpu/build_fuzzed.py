@@ -27,18 +27,19 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import numpy as np  # noqa: E402
 from fuzzing import reference  # noqa: E402
 from fuzzing.draw import draw  # noqa: E402
-from fuzzing.oracles import Clock, Compiled, compiled, needed_extents  # noqa: E402
-from fuzzing.outcome import Outcome  # noqa: E402
 from fuzzing.program import to_data  # noqa: E402
 from fuzzing.workers import ENVIRONMENT  # noqa: E402
-
-from selector.diagnostics import UserError  # noqa: E402
 
 
 def build(seed: int, number: int, target: str, folder: Path) -> dict[str, Any] | None:
     """The program's line of the index; None for one that is for a CPU, does not compile, or whose
-    call is refused.
+    call is refused: it may promise bounds that its own sizes break.
     """
+    from fuzzing.oracles import Clock, compiled, needed_extents, selected
+    from fuzzing.outcome import Outcome
+
+    from selector.diagnostics import UserError
+
     p = draw(seed, number)
     if p.memory == "amx":
         return None
@@ -46,7 +47,11 @@ def build(seed: int, number: int, target: str, folder: Path) -> dict[str, Any] |
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = compiled(p, Clock(lambda stage: None))
-        if isinstance(made, Outcome) or not taken(made):
+        if isinstance(made, Outcome):
+            return None
+        try:
+            selected(made)
+        except UserError:
             return None
         name = f"{seed}-{number}"
         made.kernel.save(folder / f"{name}.kernel", overwrite=True)
@@ -54,16 +59,6 @@ def build(seed: int, number: int, target: str, folder: Path) -> dict[str, Any] |
     stored = reference.to_bits(made.expected) if kind == "bf16" else made.expected
     np.savez_compressed(folder / f"{name}.npz", stored.astype(reference.DTYPES[kind]))
     return {"name": name, "program": to_data(p), "needed": needed_extents(made.module, p)}
-
-
-def taken(made: Compiled) -> bool:
-    """Whether the call is: a program may promise bounds that its own sizes break."""
-    scalars = reference.scalars(made.program)
-    try:
-        made.kernel.interpret(**made.arrays, **scalars, sizes=made.shape)
-    except UserError:
-        return False
-    return True
 
 
 def main() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,7 @@ from casestudies.conv2d import CASE
 from selector.diagnostics import ScheduleError
 from selector.families.windows import Tiling
 from selector.runtime import nvrtc
-from selector.runtime.sums import PRODUCTS, WIDTH, Overlap, overlaps, text_sections
+from selector.runtime.sums import Overlap, overlaps
 
 SHIFTED = 0x00A00000142479F0, 0x000FE20008000818  # HGMMA.64x48x16.F32 R36, gdesc[UR20], R24
 KEPT = 0x00800000081C79F0, 0x000FE2000800081C  # HGMMA.64x40x16.F32 R28, gdesc[UR8], R28
@@ -66,10 +65,5 @@ def test_a_filter_with_more_rows_of_outputs_than_of_taps_is_kept_apart() -> None
     tiling = Tiling("group", 512, 1, 16, 4, segments=1, stages=1)
     assert CASE.tuning is not None
     kernel = hb.compile(CASE.tuning.schedule(problem, tiling), target="sm_90a")
-    code = [code for _, code in text_sections(kernel.cubin())]
-    assert any(word & 0xFFF in PRODUCTS for part in code for word in words(part))
-
-
-def words(code: bytes) -> Iterator[int]:
-    """The first half of each instruction."""
-    return (int.from_bytes(code[at : at + 8], "little") for at in range(0, len(code), WIDTH))
+    code = "\n".join(nvrtc.sass(kernel.cubin()).values())
+    assert all(nvrtc.count_instructions(code, ("HGMMA",)).values())

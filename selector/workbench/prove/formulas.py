@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,6 +64,17 @@ def unknowns_of(formula: Value) -> set[int]:
         if unknown and (e.num_args() or _is_local(e.decl().name())):
             found.add(e.get_id())
     return found
+
+
+def new_solver(formulas: Iterable[Value], resources: int) -> z3.Solver:
+    """A solver in a context of its own. What z3 answers within its resources depends on the numbers
+    that it gave to terms; those of a shared context follow from which terms went before, and when.
+    """
+    context = z3.Context()
+    solver = z3.Solver(ctx=context)
+    solver.set("rlimit", resources)
+    solver.add(*(formula.translate(context) for formula in formulas))
+    return solver
 
 
 def _is_local(name: str) -> bool:

@@ -16,7 +16,7 @@ import z3
 
 from selector.workbench.prove.conditions import Rule
 from selector.workbench.prove.context import Context
-from selector.workbench.prove.formulas import Either, Value
+from selector.workbench.prove.formulas import Either, Value, new_solver
 from selector.workbench.prove.goals import Goal
 from selector.workbench.prove.sizes import Poly, Sizes, Unproved, Vacuous, number, unknown
 from selector.workbench.prove.values import Attempt
@@ -147,13 +147,12 @@ def _fails(rule: Rule, goal: Goal, chosen: dict[str, int]) -> Counterexample | N
 
 def _denied(at: Attempt, formula: Value) -> str | None:
     """Values that break a formula while all facts hold; None if there are none."""
-    solver = z3.Solver()
-    solver.set("rlimit", _RESOURCES)
-    solver.add(*(fact.formula for fact in at.facts), z3.Not(formula))
+    solver = new_solver([*(fact.formula for fact in at.facts), z3.Not(formula)], _RESOURCES)
     if solver.check() != z3.sat:
         return None
     if not z3.is_eq(formula):
         return ""
     model = solver.model()
-    left, right = (model.eval(side, model_completion=True) for side in formula.children())
+    sides = formula.translate(solver.ctx).children()
+    left, right = (model.eval(side, model_completion=True) for side in sides)
     return f"{left} and {right}"

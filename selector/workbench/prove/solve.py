@@ -14,7 +14,7 @@ import z3
 
 from selector.workbench.prove.conditions import Rule
 from selector.workbench.prove.context import Context
-from selector.workbench.prove.formulas import Either, Split, Value, unknowns_of
+from selector.workbench.prove.formulas import Either, Split, Value, new_solver, unknowns_of
 from selector.workbench.prove.goals import Goal
 from selector.workbench.prove.sizes import Poly, Unproved
 from selector.workbench.prove.values import Attempt
@@ -102,10 +102,8 @@ def _follows(at: Attempt, formula: Value, outcome: Outcome) -> None:
     contracts = {name for name, _ in facts if name}
     given = [z3.Implies(z3.Bool(name), fact) if name else fact for name, fact in facts]
     for products in (False, True):  # as unknowns at first: that is mostly enough, and quick
-        solver = z3.Solver()
+        solver = new_solver([*at.of_sizes(), *of_types(at), denied, *given], MOST)
         solver.set("arith.nl", products)
-        solver.set("rlimit", MOST)
-        solver.add(*at.of_sizes(), *of_types(at), denied, *given)
         result = _answer(solver, contracts)
         if result == z3.unsat:
             break
@@ -135,7 +133,7 @@ def relevant(at: Attempt, formula: Value) -> list[tuple[str, Value]]:
 
 def _answer(solver: z3.Solver, contracts: set[str]) -> z3.CheckSatResult:
     """With the contracts of those names as true."""
-    return solver.check(*(z3.Bool(name) for name in sorted(contracts)))
+    return solver.check(*(z3.Bool(name, solver.ctx) for name in sorted(contracts)))
 
 
 def of_types(at: Attempt) -> list[Value]:
@@ -161,8 +159,6 @@ def of_types(at: Attempt) -> list[Value]:
 def are_possible(rule: Rule) -> bool:
     """Whether the premises about sizes can hold together, as far as z3 can tell."""
     at = Attempt(rule.context)
-    solver = z3.Solver()
-    solver.set("rlimit", _FOR_SIZES)
+    solver = new_solver(at.of_sizes(), _FOR_SIZES)
     solver.set("arith.nl", False)
-    solver.add(*at.of_sizes())
     return solver.check() != z3.unsat

@@ -13,6 +13,7 @@ from selector.diagnostics import UserError
 from selector.workbench.listing import matching_rules
 from selector.workbench.prove import bits
 from selector.workbench.prove.conditions import Signatures, read_rule
+from selector.workbench.prove.formulas import new_solver
 from selector.workbench.prove.lemmas import lemmas
 from selector.workbench.prove.refute import counterexample
 from selector.workbench.prove.sizes import Vacuous
@@ -160,12 +161,7 @@ def prove_lemmas() -> list[Verdict]:
 
 def _lemma(name: str, queries: Sequence[z3.BoolRef]) -> Verdict:
     start = perf_counter()
-    answers: list[z3.CheckSatResult] = []
-    for query in queries:
-        solver = z3.Solver()
-        solver.set("rlimit", MOST)
-        solver.add(query)
-        answers.append(solver.check())
+    answers = [new_solver([query], MOST).check() for query in queries]
     kind = Kind.PROVED if all(a == z3.unsat for a in answers) else Kind.UNDECIDED
     why = () if kind is Kind.PROVED else (f"z3: {', '.join(map(str, answers))}",)
     count = len(queries)

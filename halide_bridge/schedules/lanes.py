@@ -8,9 +8,9 @@ from math import gcd
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.facts import Body
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, walk_expr
-from selector.lowering.boundaries import inner_side
+from selector.lowering.boundaries import unclamped
 
 APART = 4  # elements from one neighbour to the next: those between are loaded with them
 AGAIN = 4  # times at most that a thread computes with what it has read
@@ -45,7 +45,7 @@ def _near(indices: tuple[Expr, ...], along: str) -> int:
     """
     if not indices or any(along in free_vars(i) for i in indices[1:]):
         return 0
-    form = Affine.of(_unclamped(indices[0], along))
+    form = Affine.of(unclamped(indices[0], along))
     step = form.coefficient(Var(along)).constant
     if step is not None and 1 <= step <= APART:
         return VECTOR
@@ -94,20 +94,5 @@ def _of_pixels(indices: tuple[Expr, ...], along: str) -> int:
         return 0
     apart = Affine.of(indices[0]).constant is not None
     alone = not any(along in free_vars(i) for i in indices[2:])
-    step = Affine.of(_unclamped(indices[1], along)).coefficient(Var(along)).constant
+    step = Affine.of(unclamped(indices[1], along)).coefficient(Var(along)).constant
     return VECTOR if apart and alone and step == 1 else 0
-
-
-def _unclamped(e: Expr, along: str) -> Expr:
-    """An index without the clamps of a boundary condition."""
-    match e:
-        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if along not in free_vars(b):
-            return _unclamped(a, along)
-        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if along not in free_vars(a):
-            return _unclamped(b, along)
-        case Select(_, a, b):
-            return _unclamped(inner_side(a, b), along)
-        case Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b):
-            return Binary(op, _unclamped(a, along), _unclamped(b, along))
-        case _:
-            return e

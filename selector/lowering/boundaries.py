@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Load, Select
-from selector.ir.traverse import walk_expr
+from selector.ir.traverse import free_vars, walk_expr
 
 
 def inner_side(a: Expr, b: Expr) -> Expr:
     """Of the two sides of a select the one that does not mirror or come around."""
     return min(a, b, key=_bends)
+
+
+def unclamped(e: Expr, along: str) -> Expr:
+    """An index along a variable without what keeps it inside: clamps, and sides that come back."""
+    match e:
+        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if along not in free_vars(b):
+            return unclamped(a, along)
+        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if along not in free_vars(a):
+            return unclamped(b, along)
+        case Select(_, a, b):
+            return unclamped(inner_side(a, b), along)
+        case Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b):
+            return Binary(op, unclamped(a, along), unclamped(b, along))
+        case _:
+            return e
 
 
 def clamps(coordinate: Affine) -> tuple[Affine, ...]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from halide_bridge.schedules.recognise.products import element, factors
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Expr, Var
+from selector.ir.nodes import Var
 from selector.ir.traverse import free_vars
+from selector.lowering.boundaries import unclamped
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def _along(source: Access, member: Member, tap: str) -> int | None:
     rest = [i.name for i in source.indices if isinstance(i, Var)]
     if len(placed) != 1 or len(rest) != len(source.indices) - 1 or len(set(rest)) < len(rest):
         return None
-    form, own = Affine.of(_unclamped(placed[0], tap)), free_vars(placed[0]) & {*member.args}
+    form, own = Affine.of(unclamped(placed[0], tap)), free_vars(placed[0]) & {*member.args}
     if form.coefficient(Var(tap)).constant != 1 or len(own) != 1:
         return None
     (arg,) = own
@@ -92,14 +93,3 @@ def _along(source: Access, member: Member, tap: str) -> int | None:
 def _is_table(weights: Access, tap: str, arg: str) -> bool:
     """Whether weights are those of a tap and a result along a dimension alone."""
     return {*weights.indices} == {Var(tap), Var(arg)} and len(weights.indices) == 2
-
-
-def _unclamped(e: Expr, tap: str) -> Expr:
-    """An index without what keeps it inside of an array."""
-    match e:
-        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if tap not in free_vars(b):
-            return _unclamped(a, tap)
-        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b) if tap not in free_vars(a):
-            return _unclamped(b, tap)
-        case _:
-            return e

@@ -91,7 +91,10 @@ class Programs:
         import selector
 
         start = time.perf_counter()
-        module, depends = lower_auto(self._source, target=self._target, sizes=sizes, some=some)
+        allowed = self._options.get("instructions")
+        module, depends = lower_auto(
+            self._source, target=self._target, sizes=sizes, instructions=allowed, some=some
+        )
         seconds, text = time.perf_counter() - start, str(module)
         if text not in self._made_of:
             kernel = selector.compile(module, target=self._target, **self._options)

@@ -9,7 +9,7 @@ kernel of its own. What is to go to a tensor unit is tried on a copy before.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -57,7 +57,11 @@ class Schedule:
 
 
 def autoschedule(
-    output: Any, *, target: str | Target = "cuda", sizes: Sizes | None = None
+    output: Any,
+    *,
+    target: str | Target = "cuda",
+    sizes: Sizes | None = None,
+    instructions: Iterable[str] | None = None,
 ) -> Schedule:
     """Schedule a plain pipeline for a GPU: a Func, several, or a Pipeline.
 
@@ -67,7 +71,8 @@ def autoschedule(
 
     ``sizes``: what it is to be fast at, the output's shape in NumPy's order, or shapes of outputs
     and arguments by name; it takes any other size as well. Estimates (``set_estimates``) of outputs
-    do the same.
+    do the same. ``instructions``: the families (``"mma"``) or names that are allowed, as for
+    ``selector.compile``; ``"tf32"`` has to be named, it rounds products of single floats.
 
     ``ScheduleError`` for what is no output, for a second call and for a CPU target.
     """
@@ -75,13 +80,19 @@ def autoschedule(
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
     known = guess(read_program(outputs), sizes, location)
-    schedule = _applied(outputs, _plan(outputs, target, known, location))
+    wanted = _Wanted(_gpu(target, location), None if instructions is None else tuple(instructions))
+    schedule = _applied(outputs, _plan(outputs, wanted, known))
     _scheduled.update((func.name(), location) for func in outputs)
     return schedule
 
 
 def lower_auto(
-    source: Source, *, target: str | Target, sizes: Sizes | None, some: bool = False
+    source: Source,
+    *,
+    target: str | Target,
+    sizes: Sizes | None,
+    instructions: Iterable[str] | None = None,
+    some: bool = False,
 ) -> tuple[Module, dict[str, set[int]]]:
     """The loops of a copy that is scheduled so, and on which axes of outputs and arguments (0 is
     the last) its schedule depends: the same rest gives the same. ``some``: of the ``sizes``, those
@@ -89,7 +100,8 @@ def lower_auto(
     """
     with apart(source.said):
         known = guess(read_program(source.outputs), sizes, source.location, some)
-        plan = _plan(source.outputs, target, known, source.location)
+        allowed = None if instructions is None else tuple(instructions)
+        plan = _plan(source.outputs, _Wanted(_gpu(target, source.location), allowed), known)
         module = lower_copy(
             source.outputs,
             lambda copies: _applied(copies, plan),
@@ -99,6 +111,18 @@ def lower_auto(
             pipeline=source.pipeline,
         )
     return module, known.depends_on()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a schedule is for: a GPU, and the instructions that are allowed (None: all)."""
+
+    target: Target
+    instructions: tuple[str, ...] | None = None
+
+    @property
+    def tf32(self) -> bool:
+        return any("tf32" in name for name in self.instructions or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +166,12 @@ def _applied(outputs: list[Any], plan: Plan) -> Schedule:
     return Schedule(scheduling.script.source, scheduling.report)
 
 
-def _plan(outputs: list[Any], target: str | Target, known: Guess, location: str) -> Plan:
+def _plan(outputs: list[Any], wanted: _Wanted, known: Guess) -> Plan:
     """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
     copy.
     """
-    wanted = _gpu(target, location)
-    program = read_program(outputs)
-    plan = Plan({}, {}, known, machine_for(wanted))
+    program = read_program(outputs, wanted.tf32)
+    plan = Plan({}, {}, known, machine_for(wanted.target))
     for member in program:
         plan = _attending(member, outputs, program, plan, wanted)
     taken = {name for found, _ in plan.online.values() for name in found.inside}
@@ -169,18 +192,18 @@ def _plan(outputs: list[Any], target: str | Target, known: Guess, location: str)
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
-    return _kept(outputs, plan, some, wanted) if some else plan
+    return _kept(outputs, plan, some, wanted.target) if some else plan
 
 
 def _attending(
-    member: Member, outputs: list[Any], program: Program, plan: Plan, target: Target
+    member: Member, outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted
 ) -> Plan:
     """The plan with the attention whose second product a Func is, if the compiler takes it."""
     found = online_of(member, program)
     if found is not None:
         for tiling in online.candidates(found, program, plan.known, plan.machine):
             more = plan.attending(found, tiling)
-            if not _why_not(outputs, more, target):
+            if not _why_not(outputs, more, wanted):
                 return more
     return plan
 
@@ -198,14 +221,15 @@ def _gpu(target: str | Target, location: str) -> Target:
     return found
 
 
-def _why_not(outputs: list[Any], plan: Plan, target: Target) -> str:
+def _why_not(outputs: list[Any], plan: Plan, wanted: _Wanted) -> str:
     """Why the compiler does not take a plan; empty if it does."""
     import selector
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformanceWarning)
-            selector.compile(_lowered(outputs, plan, target), target=target.name)
+            module = _lowered(outputs, plan, wanted.target)
+            selector.compile(module, target=wanted.target.name, instructions=wanted.instructions)
     except UserError as error:
         return error.why or error.what
     return ""

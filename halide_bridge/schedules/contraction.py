@@ -182,10 +182,21 @@ def _stage(operand: Operand, c: Contraction, ko: Any, tiling: Tiling) -> None:
     extents = operand.box(tiling)
     if copied and _turned(operand):
         staged.reorder_storage(outer, inner)
+    if operand.bytes > 2:  # shorter elements' rows are padded by the bridge
+        staged.align_storage(inner, _apart(operand, extents[0]))
     staged.compute_at(c.product, ko).store_in(GPU_SHARED)
     staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])
     staged.vectorize(inner).vectorize(outer)
     pipeline_stages(staged, tiling.stages)
+
+
+def _apart(operand: Operand, extent: int) -> int:
+    """Elements from a row of single floats in shared memory to the next. Along the sum 8 rows are
+    read at a time, 16 bytes of each; across it 32 of each of 4 rows: all from banks of their own.
+    """
+    per = COPY_BYTES // operand.bytes
+    pieces = -(-extent // per)
+    return (pieces | 1 if operand.along else pieces + (2 - pieces) % 4) * per
 
 
 def _turned(operand: Operand) -> bool:

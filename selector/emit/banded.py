@@ -27,6 +27,7 @@ from selector.gpu.ir.expressions import (
     mixed_radix,
     moved,
     number,
+    packed,
     plus,
     pointer,
     quotient,
@@ -42,7 +43,7 @@ from selector.gpu.ir.products import (
 )
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, split_by_strides, to_affine
-from selector.ir.nodes import Call, Cast, Expr, IntImm, Var
+from selector.ir.nodes import Cast, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.ir.types import INT32, UINT32
 from selector.lowering.fragments import BLOCK_ROWS, Block, depth_blocks
@@ -211,9 +212,7 @@ class BandTables:
                 at = minus(at, times(table.step, "copy") if table.step > 1 else "copy")
             w.add(Let("int", ("at",), (at,)))
             elements = tuple(self._element(table, n, values) for n in range(count))
-            pack = "pack16" if o.type.bytes == 2 else "pack8"
-            to = element(UINT32, pointer(table.pointer), place)
-            w.store(to, Call(UINT32, pack, elements))
+            w.store(element(UINT32, pointer(table.pointer), place), packed(*elements))
 
     def _decode(self, table: Table, span: int) -> tuple[Expr, dict[str, Expr]]:
         """Take ``item`` apart; the index of its word, and what stands for the loops' variables.

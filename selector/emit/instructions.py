@@ -12,7 +12,7 @@ from selector.lowering.fragments import BLOCK_BYTES
 
 
 def ptx_type(t: Type) -> str:
-    """What PTX calls a type."""
+    """What PTX calls the type of an operand or of a sum."""
     prefix = {Kind.FLOAT: "f", Kind.BFLOAT: "bf", Kind.INT: "s", Kind.UINT: "u"}[t.kind]
     return f"{prefix}{t.bits}"
 
@@ -21,7 +21,7 @@ def warp_record(instruction: TensorInstruction, depth_blocks: int) -> Record:
     """m16n8 over one or two 16-byte blocks of depth; its operands change places where the
     instruction's m is too short for it (``lowering.fragments.is_swapped``).
     """
-    a, b, c = (ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
+    a, b, c = _types(instruction)
     if instruction.m % 16:
         a, b = b, a
     return Record(16, 8, depth_blocks * BLOCK_BYTES // instruction.a_type.bytes, c, a, b)
@@ -29,9 +29,14 @@ def warp_record(instruction: TensorInstruction, depth_blocks: int) -> Record:
 
 def group_record(instruction: TensorInstruction, n: int) -> Record:
     """wgmma or tcgen05 of ``n`` columns."""
-    a, b, c = (ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
+    a, b, c = _types(instruction)
     tensor = instruction.family == "tcgen05"
     return Record(instruction.m, n, instruction.k, c, a, b, tensor)
+
+
+def _types(instruction: TensorInstruction) -> tuple[str, str, str]:
+    a, b, c = (ptx_type(t) for t in (instruction.a_type, instruction.b_type, instruction.c_type))
+    return ("tf32", "tf32", c) if instruction.rounds else (a, b, c)
 
 
 def accumulators(t: Type, name: str, pieces: int) -> Fragment:

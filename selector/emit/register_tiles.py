@@ -170,5 +170,5 @@ def _block_operands(name: str) -> int:
     of a warpgroup, which reads the other from shared memory.
     """
     instruction = records.find(name)
-    families = {"mma": 2, "wmma": 2, "wgmma": 1}
+    families = {"mma": 2, "wmma": 2, "tf32": 2, "wgmma": 1}
     return 0 if instruction is None else families.get(instruction.family, 0)

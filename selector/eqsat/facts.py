@@ -12,7 +12,7 @@ from selector.ir.nodes import Location
 from selector.targets import Target
 
 EXECUTES: dict[Location, tuple[str, ...]] = {
-    Location.WMMA: ("wmma", "mma"),
+    Location.WMMA: ("wmma", "mma", "tf32"),
     Location.WGMMA: ("wgmma", "tcgen05"),
     Location.AMX: ("amx",),
 }
@@ -22,11 +22,12 @@ EXECUTES: dict[Location, tuple[str, ...]] = {
 def legal_instructions(
     target: Target, only: Iterable[str] | None = None
 ) -> tuple[TensorInstruction, ...]:
-    """The target's instructions; ``only`` restricts families (``wmma``) or names."""
-    allowed = None if only is None else frozenset(only)
-    return tuple(
-        i for i in for_target(target) if allowed is None or i.family in allowed or i.name in allowed
-    )
+    """The target's instructions; ``only`` restricts families (``wmma``) or names. Without it there
+    are none that round their operands."""
+    if only is None:
+        return tuple(i for i in for_target(target) if not i.rounds)
+    allowed = frozenset(only)
+    return tuple(i for i in for_target(target) if i.family in allowed or i.name in allowed)
 
 
 @cache

@@ -13,6 +13,9 @@ to a multiple of k. An instruction whose tiles are configured (AMX) takes any M 
 An instruction that reads groups of ``packing`` consecutive k of a column as one unit (AMX: pairs of
 bfloat16, fours of bytes) takes its B operand in VNNI order: lanes (k / packing, n, k % packing).
 
+An instruction of single floats rounds its operands to tf32, 11 bits of their 24; it serves only
+programs that name it or its family (``rounds``).
+
 Where rows of A are windows of one row in memory, the instruction may fix how far they lie apart.
 wgmma without a swizzle: 16 bytes. Outputs that lie further apart than pixels then fill fewer than 8
 columns of it, and what one instruction takes is several such blocks side by side, with a band each
@@ -81,6 +84,11 @@ class TensorInstruction:
         return f"m{self.m}n{self.n}k{self.k}"
 
     @property
+    def rounds(self) -> bool:
+        """Whether operands are rounded before they are multiplied."""
+        return self.a_type == FLOAT32
+
+    @property
     def reads_memory(self) -> bool:
         """Whether operands are read from shared memory, as they lie there."""
         return self.family in ("wgmma", "tcgen05")
@@ -139,10 +147,20 @@ def _up(value: int, multiple: int) -> int:
 
 
 def operand(values: Array, scalar: Type) -> NDArray[np.float32]:
-    """Float operands as float32; bfloat16 may come as its bit pattern in uint16."""
+    """Float operands as float32; bfloat16 may come as its bit pattern in uint16, float32 is rounded
+    to tf32."""
+    if scalar == FLOAT32:
+        return to_tf32(values)
     if scalar == BFLOAT16 and values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)
+
+
+def to_tf32(values: Array) -> NDArray[np.float32]:
+    """float32 rounded to 11 significant bits, ties away from zero (PTX ISA, ``cvt.rna.tf32``)."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    finite = bits & 0x7F800000 != 0x7F800000
+    return np.where(finite, bits + 0x1000 & 0xFFFFE000, bits).astype(np.uint32).view(np.float32)
 
 
 def _family(
@@ -226,6 +244,9 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("mma", ((16, 8, 32),), (INT8, INT32), _MMA),
     *_family("mma", ((16, 8, 32),), (UINT8, INT32), _MMA),
     *_mixed("mma", ((16, 8, 32),), _MMA),
+    TensorInstruction(
+        "mma.m16n8k8.tf32.f32", "tf32", 16, 8, 8, FLOAT32, FLOAT32, FLOAT32, "mma", _MMA
+    ),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT32), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT16), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (BFLOAT16, FLOAT32), _WGMMA),

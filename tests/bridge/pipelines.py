@@ -14,6 +14,7 @@ import halide_bridge as hb
 
 WMMA = hb.MemoryType.WMMAAccumulator
 SHARED = hl.MemoryType.GPUShared
+HALF = hl.Float(16)
 
 
 @dataclass
@@ -35,10 +36,18 @@ def variables(names: str) -> list[hl.Var]:
     return [hl.Var(n) for n in names.split()]
 
 
-def conv1d(k: int, *, lanes: int = 256, tiles: int = 4, rows: int = 4, staged: bool = True) -> Case:
+def conv1d(
+    k: int,
+    *,
+    lanes: int = 256,
+    tiles: int = 4,
+    rows: int = 4,
+    staged: bool = True,
+    kind: hl.Type = HALF,
+) -> Case:
     """Valid 1-D convolution; one warp per row, ``tiles`` vectors of ``lanes`` outputs each."""
     x, y, xo, xi, xw, yo, yi = variables("x y xo xi xw yo yi")
-    image, taps = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 1, "K")
+    image, taps = hl.ImageParam(kind, 2, "I"), hl.ImageParam(kind, 1, "K")
     rx = hl.RDom([(0, k)], "rx")
     conv, out = hl.Func("conv"), hl.Func("output")
     conv[x, y] = hl.f32(0.0)
@@ -71,10 +80,12 @@ def conv1d_paper(k: int) -> Case:
     return Case([out], [image, taps], [conv])
 
 
-def conv2d(k: int, *, tiles: int = 1, rows: int = 4, lanes: int = 256) -> Case:
+def conv2d(
+    k: int, *, tiles: int = 1, rows: int = 4, lanes: int = 256, kind: hl.Type = HALF
+) -> Case:
     """Valid 2-D convolution: ry serial, the ``rows`` rows of a warp share a Toeplitz matrix."""
     x, y, xo, xi, yo, yi, yw, ywi, xw = variables("x y xo xi yo yi yw ywi xw")
-    image, taps = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 2, "K")
+    image, taps = hl.ImageParam(kind, 2, "I"), hl.ImageParam(kind, 2, "K")
     r = hl.RDom([(0, k), (0, k)], "r")
     conv, out = hl.Func("conv"), hl.Func("output")
     conv[x, y] = hl.f32(0.0)
@@ -98,10 +109,11 @@ class GemmTypes:
     accumulator: hl.Type
 
 
-F16 = GemmTypes(hl.Float(16), hl.Float(32))
+F16 = GemmTypes(HALF, hl.Float(32))
 BF16 = GemmTypes(hl.BFloat(16), hl.Float(32))
 S8 = GemmTypes(hl.Int(8), hl.Int(32))
 U8 = GemmTypes(hl.UInt(8), hl.Int(32))
+F32 = GemmTypes(hl.Float(32), hl.Float(32))
 
 
 def _product(types: GemmTypes, k: int | None) -> tuple[Case, hl.Func, hl.RDom, hl.Var, hl.Var]:
@@ -185,10 +197,10 @@ def matmul_paper() -> Case:
     return Case([out], [a, b], [mm], target="amx")
 
 
-def downsample(k: int) -> Case:
+def downsample(k: int, kind: hl.Type = HALF) -> Case:
     """Stride-2 2-D convolution, ry serial."""
     x, y, xo, xi, yo, yi = variables("x y xo xi yo yi")
-    image, taps = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 2, "K")
+    image, taps = hl.ImageParam(kind, 2, "I"), hl.ImageParam(kind, 2, "K")
     r = hl.RDom([(0, k), (0, k)], "r")
     conv, out = hl.Func("conv"), hl.Func("output")
     conv[x, y] = hl.f32(0.0)
@@ -201,10 +213,10 @@ def downsample(k: int) -> Case:
     return Case([out], [image, taps], [conv])
 
 
-def upsample(k: int) -> Case:
+def upsample(k: int, kind: hl.Type = HALF) -> Case:
     """Two phases a row, stored innermost; k/2 taps a phase."""
     p, x, y, xo, xi, yo, yi = variables("p x y xo xi yo yi")
-    image, taps = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 2, "K")
+    image, taps = hl.ImageParam(kind, 2, "I"), hl.ImageParam(kind, 2, "K")
     r = hl.RDom([(0, k // 2)], "r")
     conv, out = hl.Func("conv"), hl.Func("output")
     conv[p, x, y] = hl.f32(0.0)

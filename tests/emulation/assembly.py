@@ -15,7 +15,15 @@ from emulation.problems import Unsupported
 
 _TYPES = {"r": "u32", "l": "u64", "h": "u16", "f": "float", "d": "double", "n": "int"}
 _REGISTERS = {"pred": "bool", "b16": "u16", "b32": "u32", "b64": "u64", "u32": "u32", "u64": "u64"}
-_FORMATS = {"f16": "F16", "bf16": "BF16", "s8": "S8", "u8": "U8", "f32": "F32", "s32": "S32"}
+_FORMATS = {
+    "f16": "F16",
+    "bf16": "BF16",
+    "s8": "S8",
+    "u8": "U8",
+    "f32": "F32",
+    "s32": "S32",
+    "tf32": "TF32",
+}
 _SPECIAL = {
     "%cluster_ctarank": "cluster_rank()",
     "%globaltimer": "global_timer()",
@@ -154,6 +162,7 @@ INSTRUCTIONS: dict[str, Meaning] = {
     r"cvt\.f32\.f16": _result("half_value"),
     r"cvt\.rn\.f16\.f32": _result("half_bits"),
     r"cvt\.rn\.bf16\.f32": _result("brain_bits"),
+    r"cvt\.rna\.tf32\.f32": _result("rounded_to_tf32"),
     r"cvt\.rn\.f16x2\.f32": _result("half_pair"),
     r"cvt\.rn\.bf16x2\.f32": _result("brain_pair"),
     r"ex2\.approx\.ftz\.f32": _result("power_of_two"),

@@ -29,6 +29,10 @@ def operand(kind: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
     if kind == "bf16":
         bits = bf16_bits(rng.uniform(-2, 2, shape))
         return bits, bf16_values(bits).astype(np.float64)
+    if kind == "tf32":
+        found = rng.uniform(-2, 2, shape).astype(np.float32)
+        found = (found.view(np.uint32) & 0xFFFFE000).view(np.float32)
+        return found, found.astype(np.float64)
     low, high = (-128, 127) if kind == "s8" else (0, 255)
     found = rng.integers(low, high, shape, endpoint=True)
     return found.astype("int8" if kind == "s8" else "uint8"), found.astype(np.float64)
@@ -37,6 +41,7 @@ def operand(kind: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
 MMA = [
     *(("f16", "f16", c, k) for c in ("f32", "f16") for k in (8, 16)),
     *(("bf16", "bf16", "f32", k) for k in (8, 16)),
+    *(("tf32", "tf32", "f32", k) for k in (4, 8)),
     *((a, b, "s32", k) for a in ("s8", "u8") for b in ("s8", "u8") for k in (16, 32)),
 ]
 

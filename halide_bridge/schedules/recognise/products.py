@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.program import Access, Member, Program, number
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var
-from selector.ir.types import Kind, Type
+from selector.ir.types import FLOAT32, Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,8 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     label = operand.label if operand else access.func
     if operand is None:
         return f"`{label}` is no Func and no argument of the pipeline"
+    if program.tf32 and kind == FLOAT32 == e.type == member.types[0]:
+        return kind
     if kind.bits > 16 or kind.bits < 8 or (kind.bits == 16 and kind.kind not in _FLOATS):
         return f"`{label}` has elements of {kind}, which tensor units do not multiply"
     wide = Type(Kind.FLOAT, 32) if kind.bits == 16 or halves else Type(Kind.INT, 32)
@@ -149,7 +151,7 @@ def _arranged(member: Member, found: list[tuple[Factor, tuple[str, ...]]]) -> Pr
     n, m, *batch = (*member.args, "", "")[: max(2, len(member.args))]
     by_variable = {names[:1]: factor for factor, names in found}
     kinds = {factor.type for factor, _ in found}
-    if len(kinds) > 1 and any(t.bits == 16 for t in kinds):
+    if len(kinds) > 1 and any(t.is_float for t in kinds):
         return "its operands have two types"
     if len(batch) > 1 or any(names[1:] != tuple(batch) for _, names in found):
         return "its operands do not share all dimensions but those of a product"

@@ -104,10 +104,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Funcs by Halide's name, producers first."""
+    """Funcs by Halide's name, producers first. ``tf32``: single floats may be rounded to that where
+    a tensor unit multiplies them.
+    """
 
     members: Mapping[str, Member]
     outputs: tuple[str, ...]
+    tf32: bool = False
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members.values())
@@ -121,7 +124,7 @@ def accesses(e: Expr) -> Iterator[Access]:
             yield Access(func, int(value), part.args)
 
 
-def read_program(outputs: Sequence[Any]) -> Program:
+def read_program(outputs: Sequence[Any], tf32: bool = False) -> Program:
     """The definitions behind some Funcs."""
     told = native().inspect(list(outputs))
     reader, names = Reader(told["records"], str, frozenset()), Names()
@@ -136,7 +139,7 @@ def read_program(outputs: Sequence[Any]) -> Program:
     members = {
         f["name"]: _member(f, names(f["name"]), expr, f["name"] in at) for f in told["funcs"]
     }
-    return Program(members, tuple(f.name() for f in outputs))
+    return Program(members, tuple(f.name() for f in outputs), tf32)
 
 
 def _member(told: Mapping[str, Any], label: str, expr: Any, holds_others: bool) -> Member:

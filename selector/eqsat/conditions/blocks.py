@@ -15,7 +15,8 @@ from selector.eqsat.conditions.context import (
     shown,
     variable,
 )
-from selector.intrinsics import TensorInstruction, for_target
+from selector.eqsat.facts import legal_instructions
+from selector.intrinsics import TensorInstruction
 from selector.ir.access import Level, access, align, cut, merge
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Compare, Expr, Load, Not, Select
@@ -59,7 +60,7 @@ class Operands:
 
     def lifted(self, m: int, n: int) -> str:
         """What a restriction keeps out that would fit, as a hint."""
-        every = _of_types(self.c, for_target(self.c.target), self.factors)
+        every = _of_types(self.c, legal_instructions(self.c.target), self.factors)
         fitting = [i.name for i in every if i not in self.c.legal and i.fits(m, n)]
         return f"; or lift the restriction: {fitting[0]} fits" if fitting else ""
 

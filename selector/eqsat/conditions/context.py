@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from selector.eqsat.facts import EXECUTES
+from selector.eqsat.facts import EXECUTES, legal_instructions
 from selector.eqsat.scopes import Scope
-from selector.intrinsics import INSTRUCTIONS, TensorInstruction, for_target
+from selector.intrinsics import INSTRUCTIONS, TensorInstruction
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -105,7 +105,7 @@ class Context:
     @property
     def restricted(self) -> bool:
         """Whether ``instructions=`` leaves some of the target's out."""
-        return len(self.legal) < len(for_target(self.target))
+        return len(self.legal) < len(legal_instructions(self.target))
 
     @property
     def target_text(self) -> str:

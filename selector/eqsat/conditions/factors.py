@@ -85,6 +85,13 @@ def _converted(c: Context, factor: Factor, t: Type) -> Miss:
 
 def _elsewhere(c: Context, a: Type, b: Type, instruction: TensorInstruction) -> Miss:
     has = f"{c.target_text} has no instruction for {a} x {b} -> {c.result}"
+    if instruction.rounds and c.target.has(instruction.needs):
+        return c.miss(
+            f"{has} that does not round them: tf32 has 11 bits of their 24",
+            '`instructions=("tf32",)` allows that; `hb.split_product(a, b)` keeps 22 bits, for '
+            "three instructions instead of one",
+            instruction.name,
+        )
     if c.target.has(instruction.needs):
         return c.miss(
             f"{has} among those that `instructions=` allows",

@@ -251,8 +251,9 @@ def _clocks(t: Tiling, shape: Shape, machine: Machine) -> float:
         # The rows are read again for few columns.
         return t.parts * t.rows / 64 / t.depth * max(full, full / 2 + 16)
     rate = "mma.s8" if shape.integers else "mma.f16"
+    macs = t.m * t.n * (2 if shape.single else 1)  # of tf32 an instruction has half the depth
     read = t.parts * (t.part_n + t.part_m) * shape.bytes / machine.shared
-    return max(t.m * t.n / machine.rates[rate], read)
+    return max(macs / machine.rates[rate], read)
 
 
 def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:

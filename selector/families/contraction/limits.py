@@ -59,6 +59,8 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
     """Directives that do not go together, or with these operands."""
     if not 1 <= t.stages <= MOST_STAGES:
         return f"a ring has 1 to {MOST_STAGES} stages"
+    if shape.single and (t.unit == "group" or t.self_fed):
+        return "single floats are multiplied by warps that copy their operands"
     if t.unit == "warp":
         if t.persistent or t.teams > 1 or t.cluster > 1:
             return "blocks of warps neither stay nor form clusters"
@@ -151,7 +153,8 @@ def _operand_bytes(
     m: int, n: int, k: int, copied: str, shape: Shape, *, swizzled: bool
 ) -> tuple[int, int]:
     """Of each operand, for a run. Panels of warpgroups, and of warps that feed themselves, are
-    swizzled; what warps copy has 16 bytes more in a row that is longer than that.
+    swizzled; what warps copy has 16 bytes more in a row that is longer than that, or twice as many
+    in rows of single floats across the sum.
     """
 
     def size(name: str, extent: int, along: bool) -> int:
@@ -159,7 +162,8 @@ def _operand_bytes(
         rows, row = (extent, k) if lies_along else (k, extent)
         row *= shape.bytes
         if not swizzled:
-            return rows * (row + 16 if row > 16 else 16)
+            more = 32 if shape.single and not lies_along else 16
+            return rows * (row + more if row > 16 else 16)
         width = LINE if row > 64 else 64 if row > 32 else 32
         return -(-rows // 8) * 8 * (-(-row // width) * width)
 

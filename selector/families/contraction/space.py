@@ -134,7 +134,8 @@ def _tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
 def _close(shape: Shape, target: Target) -> Iterator[tuple[int, Tiling]]:
     """Tiles not much larger than C, and how many results of theirs there are."""
     depth = 32 // shape.bytes
-    groups_take = target.has("wgmma") and not (shape.across and shape.batch > 1)
+    groups_take = target.has("wgmma") and not shape.single
+    groups_take = groups_take and not (shape.across and shape.batch > 1)
 
     def fits(m: int, n: int) -> bool:
         return (m < 2 * shape.m or m <= 16) and (n < 2 * shape.n or n <= 16)
@@ -236,7 +237,7 @@ def band_of(tiles_m: int, cluster: int) -> int:
 
 def _fed(t: Tiling, k: int, shape: Shape, target: Target) -> bool:
     """Whether one thread has the operands of warps brought."""
-    if not target.has("bulk") or shape.odd or shape.across:
+    if not target.has("bulk") or shape.odd or shape.across or shape.single:
         return False
     inner = (k if shape.along_a else t.m) * shape.bytes, (k if shape.along_b else t.n) * shape.bytes
     return all(i in SWIZZLED or i % LINE == 0 for i in inner)

@@ -37,6 +37,11 @@ class Shape:
     def integers(self) -> bool:
         return self.bytes == 1
 
+    @property
+    def single(self) -> bool:
+        """Whether operands are single floats, which warps multiply as tf32."""
+        return self.bytes == 4
+
     def row_bytes(self, name: str) -> int:
         """From a row in memory of operand "A" or "B" to the next, where they are dense."""
         extent = self.m if name == "A" else self.n

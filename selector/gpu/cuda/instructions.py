@@ -13,6 +13,9 @@ from functools import lru_cache
 
 from selector.gpu.ir.products import Fragment, InMemory, InRegisters, Mma, Operand, Record
 
+# By the type of an operand that comes in another one: what rounds it.
+_ROUNDED = {"tf32": "cvt.rna.tf32.f32"}
+
 # Of a 16 x 8 accumulator, by its type: C type, constraint of PTX, registers of a lane.
 PIECES = {"f16": ("u32", "r", 2), "f32": ("float", "f", 4), "s32": ("int", "r", 4)}
 
@@ -56,8 +59,16 @@ def _warp_form(r: Record) -> Form:
     inputs = ", ".join(f'"r"({v})' for v in (*a, *b))
     arguments = ", ".join(f"u32 {v}" for v in (*a, *b))
     text = f"m16n8k{r.k}.row.col.{r.c}.{r.a}.{r.b}.{r.c}"
+    # Not volatile: what several instructions take is rounded once.
+    rounded = "".join(
+        f'  asm("{_ROUNDED[kind]} %0, %1;" : "=r"({v}) : "f"(__uint_as_float({v})));\n'
+        for kind, registers in ((r.a, a), (r.b, b))
+        if kind in _ROUNDED
+        for v in registers
+    )
     return name, (
         f"__device__ __forceinline__ void {name}({ctype} (&d)[{count}], {arguments}) {{\n"
+        f"{rounded}"
         f'  asm volatile("mma.sync.aligned.{text} {{{d}}}, {{{left}}}, {{{right}}}, {{{d}}};"\n'
         f"    : {outputs} : {inputs}); }}\n"
     )

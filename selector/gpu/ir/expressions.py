@@ -206,7 +206,7 @@ def half_of(pair: Expr, which: int) -> Expr:
 
 
 def packed(*values: Expr) -> Expr:
-    """Values of 16 or 8 bits as one register."""
+    """Values of 8 or 16 bits, or one of 32, as one register."""
     return Call(UINT32, f"pack{32 // len(values)}", values)
 
 

@@ -42,7 +42,7 @@ class Record:
     @property
     def bytes(self) -> int:
         """Of an element of an operand."""
-        return int(self.a.strip("bfsu")) // 8
+        return int(self.a.strip("bfstu")) // 8
 
     def __str__(self) -> str:
         family = "tcgen05." if self.tensor else ""

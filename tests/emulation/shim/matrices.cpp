@@ -8,6 +8,11 @@ float element(Format format, u32 word, int e) {
     case BF16: return brain_value((u16)(word >> 16 * e));
     case S8: return (s8)(word >> 8 * e);
     case U8: return (u8)(word >> 8 * e);
+    case TF32: {  // the hardware reads no more; what it does with other bits is not specified
+      const float value = __uint_as_float(word & 0xffffe000u);
+      if (word & 0x1fffu && value - value == 0) fail("an operand that is not rounded to tf32");
+      return value;
+    }
     default: fail("no operands of format %d", format);
   }
 }

@@ -6,8 +6,8 @@ inline u32 word(u32 register_bits) { return register_bits; }
 inline u32 word(int value) { return (u32)value; }
 inline u32 word(float value) { return __float_as_uint(value); }
 
-enum Format { F16, BF16, S8, U8, F32, S32 };
-inline int bytes_of(Format format) { return format == S8 || format == U8 ? 1 : 2; }
+enum Format { F16, BF16, S8, U8, TF32, F32, S32 };
+inline int bytes_of(Format format) { return format == TF32 ? 4 : format == S8 || format == U8 ? 1 : 2; }
 float element(Format format, u32 word, int e);
 void add(Format format, void* const* d, int e, double sum);  // to accumulator e of a lane
 

@@ -5,6 +5,11 @@
 inline float half_value(u16 bits) { return (float)same_bits<_Float16>(bits); }
 inline u16 half_bits(float value) { return same_bits<u16>((_Float16)value); }
 inline float brain_value(u16 bits) { return same_bits<float>((u32)bits << 16); }
+// Ties away from zero.
+inline u32 rounded_to_tf32(float value) {
+  const u32 bits = __float_as_uint(value);
+  return value - value == 0 ? (bits + 0x1000u) & 0xffffe000u : bits;
+}
 inline u16 brain_bits(float value) {
   const u32 bits = same_bits<u32>(value);
   if (value != value) return 0x7fff;

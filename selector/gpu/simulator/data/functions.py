@@ -122,6 +122,10 @@ def pack16(a: Any, b: Any) -> Any:
     return (_bits(a) | (_bits(b) << np.uint32(16)))[()]
 
 
+def pack32(a: Any) -> Any:
+    return np.asarray(a).view(np.uint32)[()]
+
+
 def pack8(*parts: Any) -> Any:
     found = np.uint32(0)
     for i, part in enumerate(parts):
@@ -223,6 +227,7 @@ FUNCTIONS: dict[str, Function] = {
     "round_pair": round_pair,
     "round_pair_bf16": _round_pair_bf16,
     "pack16": pack16,
+    "pack32": pack32,
     "pack8": pack8,
     "abs": np.abs,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,

@@ -34,8 +34,9 @@ from selector.gpu.simulator.data.functions import from_bf16
 from selector.gpu.simulator.data.machine import WARP, Machine
 from selector.gpu.simulator.data.moves import set_marks
 from selector.gpu.simulator.data.values import KINDS, Array, Matrix, Pointer, Threads, per_thread
+from selector.intrinsics.records import to_tf32
 
-_ELEMENTS = {"f16": "f2", "bf16": "u2", "s8": "i1", "u8": "u1", "f32": "f4", "s32": "i4"}
+_ELEMENTS = {"f16": "f2", "bf16": "u2", "s8": "i1", "u8": "u1", "tf32": "f4"}
 
 
 def fragment(m: Machine, v: Threads, node: Fragment) -> None:
@@ -238,6 +239,8 @@ def _numbers(bytes_: Array, kind: str) -> Array:
     found = np.ascontiguousarray(bytes_).view(_ELEMENTS[kind])[..., 0]
     if kind == "bf16":
         return from_bf16(found)
+    if kind == "tf32":
+        return to_tf32(found)
     return found.astype(np.float32 if kind[0] == "f" else np.int32)
 
 

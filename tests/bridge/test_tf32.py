@@ -153,8 +153,12 @@ def test_without_leave_they_stay_on_cuda_cores() -> None:
 def test_rounding() -> None:
     """11 bits, ties away from zero; what is no number stays none, infinity infinite."""
     step = 2.0**-10
-    values = np.float32([1 + step / 2, 1 + 0.49 * step, -1 - step / 2, np.inf, 0, 65504, 3e38])
+    values = np.array(
+        [1 + step / 2, 1 + 0.49 * step, -1 - step / 2, np.inf, 0, 65504, 3e38], np.float32
+    )
     found = to_tf32(values)
-    np.testing.assert_array_equal(found[:6], np.float32([1 + step, 1, -1 - step, np.inf, 0, 65504]))
+    np.testing.assert_array_equal(
+        found[:6], np.array([1 + step, 1, -1 - step, np.inf, 0, 65504], np.float32)
+    )
     assert np.isfinite(found[6])
-    assert np.isnan(to_tf32(np.float32([np.nan]))).all()
+    assert np.isnan(to_tf32(np.array([np.nan], np.float32))).all()

@@ -124,7 +124,7 @@ def run(folder: Path, results: Path | None) -> int:
     rows, wrong = [], 0
     for number, (name, (_, shapes)) in enumerate(jobs().items()):
         kernels = {k: selector.load(folder / f"{number}.{k}.kernel") for k in ("tf32", "single")}
-        row = {"job": name} | measured(kernels, shapes)
+        row: dict[str, Any] = {"job": name} | measured(kernels, shapes)
         wrong += not (row["tf32 error"] <= 1e-3 and row["single error"] <= 1e-5)
         rows.append(row)
         print(json.dumps(row), flush=True)

@@ -152,8 +152,8 @@ SCENARIOS: dict[str, Scenario] = {
     # types
     "operands of 32 bits": Scenario(
         update(reduce(f"{A}*{B}") + f" + {ACC}", WIDE),
-        "no instruction multiplies float32 by float32 into float32",
-        "float16 x float16 -> float32", fixed=GOOD,
+        "no instruction for float32 x float32 -> float32 that does not round them",
+        '`instructions=("tf32",)` allows that', fixed=GOOD,
     ),
     "operands of two types": Scenario(
         update(f"{PRODUCT} + {ACC}", MIXED),

@@ -54,7 +54,8 @@ def types(c: Context, update: Update) -> Miss | None:
     assert update.factors is not None
     a, b = (f.element for f in update.factors)
     wanted = {(a, b, c.result), (b, a, c.result)}
-    matching = [i for i in INSTRUCTIONS if (i.a_type, i.b_type, i.c_type) in wanted]
+    able = (i for i in INSTRUCTIONS if not i.rounds or _may_round(c, i))
+    matching = [i for i in able if (i.a_type, i.b_type, i.c_type) in wanted]
     if any(i in c.legal for i in matching):
         return None
     for factor in update.factors:
@@ -73,6 +74,11 @@ def types(c: Context, update: Update) -> Miss | None:
     return _no_such_types(c, update.factors)
 
 
+def _may_round(c: Context, instruction: TensorInstruction) -> bool:
+    """Whether a user may name it: for this target, and this memory."""
+    return c.target.has(instruction.needs) and instruction.family in c.families
+
+
 def _converted(c: Context, factor: Factor, t: Type) -> Miss:
     name = c.name(factor.name)
     return c.miss(
@@ -85,7 +91,7 @@ def _converted(c: Context, factor: Factor, t: Type) -> Miss:
 
 def _elsewhere(c: Context, a: Type, b: Type, instruction: TensorInstruction) -> Miss:
     has = f"{c.target_text} has no instruction for {a} x {b} -> {c.result}"
-    if instruction.rounds and c.target.has(instruction.needs):
+    if instruction.rounds:
         return c.miss(
             f"{has} that does not round them: tf32 has 11 bits of their 24",
             '`instructions=("tf32",)` allows that; `hb.split_product(a, b)` keeps 22 bits, for '

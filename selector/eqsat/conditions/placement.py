@@ -12,7 +12,7 @@ from selector.eqsat.conditions.context import (
 )
 from selector.eqsat.extract import Shape
 from selector.eqsat.facts import EXECUTES
-from selector.intrinsics import for_target
+from selector.intrinsics import INSTRUCTIONS, for_target
 from selector.ir.access import access
 from selector.ir.nodes import (
     Binary,
@@ -34,7 +34,8 @@ def no_unit(c: Context) -> Miss | None:
     """The target executes nothing on this memory."""
     if c.location is Location.MEM or any(i.family in EXECUTES[c.location] for i in c.legal):
         return None
-    families = " or ".join(EXECUTES[c.location])
+    unasked = {i.family for i in INSTRUCTIONS if not i.rounds}
+    families = " or ".join(f for f in EXECUTES[c.location] if f in unasked)
     return c.miss(
         f"`{c.func}` is placed in {c.location.value} memory, and {c.target_text} "
         f"has no {families} instructions",

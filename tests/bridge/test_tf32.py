@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 import halide_bridge as hb
 from selector.diagnostics import SelectionError
+from selector.emit.cuda import emit_kernels
 from selector.intrinsics.records import to_tf32
+from selector.simulate import simulate
 
 Array = NDArray[Any]
 F32 = hl.Float(32)
@@ -34,6 +36,15 @@ def correlated(image: Array, taps: Array, stride: int = 1) -> Array:
 def off(found: Array, wanted: Array) -> float:
     assert found.shape == wanted.shape
     return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+
+
+def simulated(kernel: Any, shape: tuple[int, ...], arrays: dict[str, Array]) -> Array:
+    """By the simulator of the kernel IR, which finds nothing wrong."""
+    kernels, plan = emit_kernels(kernel.module, kernel.target)
+    found = simulate(kernels, plan, arrays, shape)
+    assert found.faults == ()
+    (output,) = found.outputs.values()
+    return output
 
 
 def blocks(kernel: Any) -> set[str]:
@@ -77,6 +88,7 @@ def test_what_halves_can_do_single_floats_can(name: str) -> None:
     wanted = meaning(to_tf32(first).astype(np.float64), to_tf32(second).astype(np.float64))
     found = emulation.check(kernel, sizes=wanted.shape, **names)
     assert off(found, wanted) <= EXACT
+    assert off(simulated(kernel, wanted.shape, names), wanted) <= EXACT
     assert off(found, meaning(first.astype(np.float64), second.astype(np.float64))) > 1e-5
 
 
@@ -126,6 +138,7 @@ def test_products_that_nobody_scheduled(
     wanted = np.maximum(to_tf32(a).astype(np.float64) @ to_tf32(b), 0)
     given = np.ascontiguousarray(b.T) if along else b
     assert off(emulation.check(kernel, sizes=(m, n), A=a, B=given), wanted) <= EXACT
+    assert off(simulated(kernel, (m, n), {"A": a, "B": given}), wanted) <= EXACT
 
 
 @pytest.mark.parametrize("taps", [(3, 3), (7, 5), (1, 31)])

@@ -10,6 +10,7 @@ from fuzzing.program import NAMES, Axis, Index, Mask, Operand, Program, Staging,
 Random = random.Random
 TYPES = (("f16", "f32"), ("f16", "f32"), ("f16", "f32"), ("bf16", "f32"), ("s8", "s32"),
          ("u8", "s32"), ("f16", "f16"))  # fmt: skip
+SINGLE = "f32", "f32"  # as tf32, by warps
 EDGES = ("zero", "three", "repeat", "mirror", "reflect", "clamp", "wrap")
 
 
@@ -50,7 +51,7 @@ def some_staging(r: Random, at: str, stages: bool = False) -> Staging:
 
 
 def some_types(r: Random) -> tuple[str, str]:
-    return r.choice(TYPES)
+    return r.choice((*TYPES, SINGLE))
 
 
 def some_taps(r: Random) -> int:
@@ -68,6 +69,7 @@ def base(
         "", target, memory, axes, sums, Operand("A", operand, a), Operand("B", operand, b),
         accumulator, result=accumulator, swapped=r.random() < 0.5,
         values="real" if r.random() < 0.2 else "small",
+        instructions=("tf32",) if types == SINGLE else (),
     )  # fmt: skip
 
 
@@ -104,7 +106,7 @@ def vary(r: Random, p: Program) -> Program:
         if p.tail == "RoundUp":
             axes = tuple(replace(a, size=-(-a.size // a.block) * a.block) for a in p.axes)
             p = replace(p, axes=axes)
-    if r.random() < 0.06:
+    if r.random() < 0.06 and not p.instructions:
         p = replace(p, instructions=(r.choice(("wmma", "mma")),))
     if r.random() < 0.06:
         p = replace(p, directives=(("resident_blocks", r.choice((1, 2, 3))),))

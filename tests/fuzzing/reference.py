@@ -22,6 +22,7 @@ DTYPES: dict[str, Any] = {
 }  # fmt: skip
 # Unit roundoff that a result of the type may have, and what sums in it may lose.
 PRECISION = {"f16": 1e-3, "bf16": 8e-3, "f32": 2e-6, "s32": 0.0, "s8": 0.0, "u8": 0.0}
+TF32 = 1e-3  # what operands lose that are rounded so
 SUMS = {"f16": 2e-2, "f32": 5e-6, "s32": 0.0}
 
 
@@ -238,6 +239,7 @@ def tolerance(p: Program) -> tuple[float, float]:
         + (
             PRECISION[p.a.type] if p.a.produce else 0  # Halide's own run does not round to bfloat16
         )
+        + (TF32 if p.a.type == "f32" else 0)
     )
     return allowed, 16 * allowed
 

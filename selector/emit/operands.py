@@ -17,7 +17,13 @@ from selector.emit.regions import LANE_PAIR, LANE_ROW
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.unwritten import along_rows
 from selector.emit.warpgroups.panels import Panels
-from selector.gpu.ir.expressions import negated, quotient, remainder
+from selector.gpu.ir.expressions import (
+    element,
+    negated,
+    pointer,
+    quotient,
+    remainder,
+)
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.memory import Point
 from selector.gpu.ir.products import (
@@ -236,7 +242,7 @@ class BlockFetcher:
             _, depth = self._place(block, 0)
             inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
             condition = (c.scalar.legal(inside),)
-        base = self._byte_pointer(first.buffer, place - place.offset)
+        base = self._pointer(first.buffer, place - place.offset)
         how = f"{c_type(storage.type)}_pair{'' if c.is_multiple(place, 2) else '_odd'}"
         c.writer.add(LoadFragment((self._fresh(block),), how, base, place.offset, condition))
         return True
@@ -257,13 +263,29 @@ class BlockFetcher:
         symbolic = place - place.offset
         if not c.is_multiple(symbolic, 4) or place.offset < 0:
             return False
-        base = self._byte_pointer(o.buffer, symbolic)
+        base = self._pointer(o.buffer, symbolic)
         c.writer.add(LoadFragment((self._fresh(block),), "byte_word", base, place.offset))
         return True
 
-    def _byte_pointer(self, buffer: str, symbolic: Affine) -> str:
-        """A lane's pointer to bytes of shared memory."""
-        key, storage = ("bytes", buffer, symbolic), self.context.storages[buffer]
+    def _single(self, block: Block) -> bool:
+        """Whether a register is a single float of shared memory."""
+        o, c = block.operand, self.context
+        assert isinstance(o, Access)
+        storage = c.storages[o.buffer] if o.value is None and o.type.bytes == 4 else None
+        if storage is None or not _is_plain(storage):
+            return False
+        if self._element_condition(block, 0) is not None:
+            return False
+        row, depth = self._place(block, 0)
+        place = o.base + o.row_stride * row + o.depth_stride * depth
+        base = self._pointer(o.buffer, place - place.offset)
+        value = element(o.type, pointer(base), IntImm(place.offset))
+        c.writer.add(LoadFragment((self._fresh(block),), "elements", elements=(value,)))
+        return True
+
+    def _pointer(self, buffer: str, symbolic: Affine) -> str:
+        """A lane's pointer to elements of shared memory."""
+        key, storage = ("pointer", buffer, symbolic), self.context.storages[buffer]
         if key not in self._bases:
             name, index = f"a{len(self._bases)}", self.context.number(symbolic.to_expr())
             place = Point(name, f"const {c_type(storage.type)}", storage.at(index))
@@ -288,7 +310,7 @@ class BlockFetcher:
     def _gather(self, block: Block) -> None:
         o = block.operand
         assert isinstance(o, Access)
-        if self._byte_pair(block) or self._byte_word(block):
+        if self._byte_pair(block) or self._byte_word(block) or self._single(block):
             return
         elements: list[Expr] = []
         for number in range(4 // o.type.bytes):

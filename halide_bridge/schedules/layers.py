@@ -19,11 +19,13 @@ from selector.families.layers.tiling import COLUMNS, DEPTH, Tiling
 @dataclass(frozen=True, slots=True)
 class Layers:
     """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
-    filters and pixels; ``total`` sums ``image`` times ``weights`` over ``channels`` and ``taps``,
-    RVars. ``along``: the places of channels and filters among the dimensions of the weights.
+    filters and pixels, ``places``, in whatever order it is stored; ``total`` sums ``image`` times
+    ``weights`` over ``channels`` and ``taps``, RVars. ``along``: the places of channels and filters
+    among the dimensions of the weights.
     """
 
     output: Any
+    places: tuple[Any, ...]
     total: Any
     image: Any
     weights: Any
@@ -34,7 +36,7 @@ class Layers:
 
 def schedule_layer(p: Layers, size: Tiling) -> Any:
     """Schedule a layer so; returns the output."""
-    c, *pixels = p.output.args()
+    c, *pixels = p.places
     no, ni, xy = variables("no", "ni", "xy")
     outer, inner = zip(*(variables(f"p{d}o", f"p{d}i") for d in range(len(pixels))), strict=True)
     p.output.split(c, no, ni, size.n)
@@ -89,7 +91,11 @@ def _stage(p: Layers, source: Any, run: Any, extents: tuple[int, ...], size: Til
     """Copy what a block needs of an operand for a run into shared memory, several runs deep."""
     staged = source.in_(p.total)
     staged.compute_at(p.total, run).store_in(GPU_SHARED)
-    for arg, extent in zip(staged.args(), extents, strict=True):
+    args = staged.args()
+    if extents[0] == 1:  # rows in shared memory are as long as what lies along them
+        single = [extent == 1 for extent in extents]
+        staged.reorder_storage(*(args[d] for d in sorted(range(len(args)), key=single.__getitem__)))
+    for arg, extent in zip(args, extents, strict=True):
         staged.bound_extent(arg, extent)
         if extent > 1:
             staged.vectorize(arg)

@@ -1,0 +1,159 @@
+"""Layers of a network over images whose channels lie outside of their pixels, without a schedule: a
+kernel before turns the image, and the copy engine brings its channels to tensor units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+from emulation import check
+from verified import EMULATED
+
+import halide_bridge as hb
+from selector.ir.bfloat16 import from_bits, to_bits
+
+F16 = hl.Float(16)
+x, y, c, n = (hl.Var(v) for v in "xycn")
+Array = np.ndarray[Any, Any]
+ENGINE = "cp.async.bulk.tensor"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Sizes of a layer; ``residual``: its image is added to the sums, and as many filters are."""
+
+    taps: int
+    batch: int
+    high: int
+    wide: int
+    channels: int
+    filters: int
+    brain: bool = False  # bfloat16
+    stride: int = 1
+    residual: bool = False
+    direct: bool = False  # the weights are an argument, their taps innermost
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        return self.batch, self.filters, self.high, self.wide
+
+
+def layer(p: Layer) -> hl.Func:
+    """``image`` of (n, c, y, x), ``w`` of (f, c, r, s), zeros around where windows need them."""
+    kind = hl.BFloat(16) if p.brain else F16
+    image, w = hl.ImageParam(kind, 4, "image"), hl.ImageParam(kind, 4, "w")
+    zero, every, back = hl.cast(kind, 0), (hl.Expr(), hl.Expr()), p.taps // 2
+    sides = [(0, image.dim(d).extent()) for d in range(2)]
+    edge = image
+    if back:
+        edge = hl.BoundaryConditions.constant_exterior(image, zero, [*sides, every, every])
+    source, filters, total, out = (hl.Func(s) for s in ("source", "filters", "total", "out"))
+    source[c, x, y, n] = edge[x, y, c, n]
+    filters[c, x, y, n] = w[x, y, c, n]
+    r = hl.RDom([(0, image.dim(2).extent()), (0, p.taps), (0, p.taps)], "r")
+    pixel = source[r.x, p.stride * x + r.y - back, p.stride * y + r.z - back, n]
+    weight = w[r.y, r.z, r.x, c] if p.direct else filters[r.x, r.y, r.z, c]
+    total[c, x, y, n] += hl.f32(pixel) * hl.f32(weight)
+    value = total[c, x, y, n]
+    out[x, y, c, n] = value + hl.f32(image[x, y, c, n]) if p.residual else value
+    return out
+
+
+def inputs_of(p: Layer) -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    shape = (p.batch, p.channels, p.stride * p.high, p.stride * p.wide)
+    weights = (p.filters, p.channels, p.taps, p.taps)
+    found = {"image": random.standard_normal(shape), "w": random.standard_normal(weights)}
+    return {name: to_bits(a) if p.brain else a.astype(np.float16) for name, a in found.items()}
+
+
+def exact(p: Layer, image: Array, w: Array) -> Array:
+    image, w = ((from_bits(a) if p.brain else a).astype(float) for a in (image, w))
+    back = p.taps // 2
+    around = np.pad(image, ((0, 0), (0, 0), (back, back), (back, back)))
+    total = image.copy() if p.residual else np.zeros(p.size)
+    for r in range(p.taps):
+        for s in range(p.taps):
+            part = around[:, :, r : r + p.stride * p.high : p.stride]
+            part = part[..., s : s + p.stride * p.wide : p.stride]
+            part = part[:, :, : p.high, : p.wide]
+            total += np.einsum("nchw,fc->nfhw", part, w[:, :, r, s])
+    return total
+
+
+LAYERS = {
+    "3 x 3": Layer(3, 2, 5, 9, 16, 24),
+    "channels that 8 does not divide": Layer(3, 1, 4, 5, 20, 12),
+    "1 x 1": Layer(1, 2, 5, 7, 40, 72),
+    "bfloat16": Layer(3, 1, 6, 5, 48, 16, brain=True),
+    "the image is added": Layer(3, 2, 5, 6, 24, 24, residual=True),
+    "weights whose taps lie innermost": Layer(3, 1, 6, 7, 16, 40, direct=True),
+}
+
+
+@EMULATED
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_turned_image_comes_by_the_copy_engine(name: str) -> None:
+    p = LAYERS[name]
+    out = layer(p)
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=(4, 256, 28, 28))
+    assert "a layer on tensor units by wgmma" in schedule.report
+    kernel = hb.compile(out, target="sm_90a")
+    assert ENGINE in kernel.source
+    inputs = inputs_of(p)
+    result = check(kernel, **inputs, sizes=p.size)
+    wanted = exact(p, **inputs)
+    assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_what_is_added_is_read_from_the_image_itself() -> None:
+    """Only what leads to the sum reads what was turned."""
+    source = hb.autoschedule(layer(LAYERS["the image is added"]), target="sm_90a").source
+    assert "image_im.in_(repeat_edge)" in source
+    assert "image_im.in_()" not in source
+
+
+def test_pixels_apart_stay_on_cuda_cores_and_are_right() -> None:
+    p = Layer(3, 1, 4, 5, 16, 12, stride=2)
+    out = layer(p)
+    report = hb.autoschedule(out, target="sm_90a").report
+    assert "its windows do not lie at neighbouring pixels" in report
+    inputs = inputs_of(p)
+    result = hb.compile(out, target="sm_90a").interpret(**inputs, sizes=p.size)
+    wanted = exact(p, **inputs)
+    assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_layers_of_one_image_share_what_is_turned() -> None:
+    image = hl.ImageParam(F16, 4, "image")
+    zero, every = hl.cast(F16, 0), (hl.Expr(), hl.Expr())
+    sides = [(0, image.dim(d).extent()) for d in range(2)]
+    edge = hl.BoundaryConditions.constant_exterior(image, zero, [*sides, every, every])
+    source, outs = hl.Func("source"), []
+    source[c, x, y, n] = edge[x, y, c, n]
+    weights = [hl.ImageParam(F16, 4, f"w{k}") for k in range(2)]
+    for k, taps in enumerate((3, 1)):
+        r = hl.RDom([(0, image.dim(2).extent()), (0, taps), (0, taps)], "r")
+        total, out = hl.Func(f"total{k}"), hl.Func(f"out{k}")
+        pixel = source[r.x, x + r.y - taps // 2, y + r.z - taps // 2, n]
+        total[c, x, y, n] += hl.f32(pixel) * hl.f32(weights[k][r.x, r.y, r.z, c])
+        out[x, y, c, n] = total[c, x, y, n]
+        outs.append(out)
+    schedule = hb.autoschedule(outs, target="sm_90a")
+    assert schedule.report.count("a layer on tensor units") == 2
+    assert schedule.source.count("reorder_storage") == 1
+    p = Layer(3, 1, 5, 6, 16, 24)
+    data = inputs_of(p)["image"]
+    w = [np.random.default_rng(k).standard_normal((24, t, t, 16)).astype(np.float16)
+         for k, t in enumerate((3, 1))]  # fmt: skip
+    results = hb.compile(outs, target="sm_90a").interpret(
+        image=data, w0=w[0], w1=w[1], sizes={"out0": p.size, "out1": p.size}
+    )
+    for found, a, taps in zip((results["out0"], results["out1"]), w, (3, 1), strict=True):
+        own = Layer(taps, 1, 5, 6, 16, 24)
+        wanted = exact(own, data, a.transpose(0, 3, 1, 2))
+        assert np.linalg.norm(found - wanted) <= 1e-3 * np.linalg.norm(wanted)

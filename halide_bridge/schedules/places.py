@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -242,26 +242,35 @@ class Scheduling:
         out: Recorded,
         args: tuple[Any, ...],
     ) -> None:
-        image = self._innermost(found.image, 0, func)
-        weights = self._innermost(found.weights, found.along[0], func)
+        image, _ = self._rows(found.image, (found.inner,), func)
+        either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
+        weights, row = self._rows(found.weights, either, func)
         domain = func.rvars(0)
         taps = tuple(domain[place] for place in found.taps)
-        p = Layers(out, args, func, image, weights, domain[found.channels], taps, found.along)
+        filters = found.filters
+        places = (args[filters], *args[:filters], *args[filters + 1 :])
+        p = Layers(
+            out, places, func, image, weights, domain[found.channels], taps, filters, found.inner,
+            found.along, row,
+        )  # fmt: skip
         schedule_layer(p, size)
 
-    def _innermost(self, name: str, channels: int, total: Recorded) -> Recorded:
-        """An operand of a layer. Where its channels do not lie side by side in an argument, a
-        kernel of its own turns that.
+    def _rows(self, name: str, either: Sequence[int], total: Recorded) -> tuple[Recorded, int]:
+        """An operand of a layer, and along which of some dimensions it has rows. Where none lies
+        innermost in an argument, a kernel of its own turns that, so that the first does.
         """
         operand = self.program.members[name]
-        found = argument_of(operand, channels, self.program)
-        if found is None or found.along == 0:
-            return self._func(operand)
-        source = found.source
-        sizes = [self.plan.known.extent(source, d) for d in range(len(source.args))]
-        reader = total if found.reader is None else self._func(found.reader)
-        copy = turned(self.script, self._func(source), reader, found, sizes)
-        return copy if found.reader is None else self._func(operand)
+        found = [argument_of(operand, d, self.program) for d in either]
+        for argument, d in zip(found, either, strict=True):
+            if (d if argument is None else argument.along) == 0:
+                return self._func(operand), d
+        first = found[0]
+        if first is None:
+            return self._func(operand), either[0]
+        sizes = [self.plan.known.extent(first.source, d) for d in range(len(first.source.args))]
+        reader = total if first.reader is None else self._func(first.reader)
+        copy = turned(self.script, self._func(first.source), reader, first, sizes)
+        return (copy if first.reader is None else self._func(operand)), either[0]
 
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(self._func(self.program.members[factor.func]), name, factor.along)

@@ -36,6 +36,7 @@ class Layer:
     stride: int = 1
     residual: bool = False
     direct: bool = False  # the weights are an argument, their taps innermost
+    planar: bool = False  # so are channels and filters where the sum is
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -51,6 +52,8 @@ def layer(p: Layer) -> hl.Func:
     edge = image
     if back:
         edge = hl.BoundaryConditions.constant_exterior(image, zero, [*sides, every, every])
+    if p.planar:
+        return planar(p, edge, w)
     source, filters, total, out = (hl.Func(s) for s in ("source", "filters", "total", "out"))
     source[c, x, y, n] = edge[x, y, c, n]
     filters[c, x, y, n] = w[x, y, c, n]
@@ -61,6 +64,14 @@ def layer(p: Layer) -> hl.Func:
     value = total[c, x, y, n]
     out[x, y, c, n] = value + hl.f32(image[x, y, c, n]) if p.residual else value
     return out
+
+
+def planar(p: Layer, edge: Any, w: hl.ImageParam) -> hl.Func:
+    total, back = hl.Func("total"), p.taps // 2
+    r = hl.RDom([(0, p.taps), (0, p.taps), (0, w.dim(2).extent())], "r")
+    pixel = edge[p.stride * x + r.x - back, p.stride * y + r.y - back, r.z, n]
+    total[x, y, c, n] += hl.f32(pixel) * hl.f32(w[r.x, r.y, r.z, c])
+    return total
 
 
 def inputs_of(p: Layer) -> dict[str, Array]:
@@ -92,6 +103,8 @@ LAYERS = {
     "bfloat16": Layer(3, 1, 6, 5, 48, 16, brain=True),
     "the image is added": Layer(3, 2, 5, 6, 24, 24, residual=True),
     "weights whose taps lie innermost": Layer(3, 1, 6, 7, 16, 40, direct=True),
+    "as they are written": Layer(3, 2, 5, 9, 24, 40, planar=True),
+    "1 x 1 as they are written": Layer(1, 1, 9, 7, 40, 24, planar=True),
 }
 
 
@@ -157,3 +170,20 @@ def test_layers_of_one_image_share_what_is_turned() -> None:
         own = Layer(taps, 1, 5, 6, 16, 24)
         wanted = exact(own, data, a.transpose(0, 3, 1, 2))
         assert np.linalg.norm(found - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_a_sum_too_short_to_turn_its_image_for_stays_where_it_is() -> None:
+    """A matrix of colours: three planes to three."""
+    image, w = hl.ImageParam(F16, 3, "image"), hl.ImageParam(F16, 2, "w")
+    out, r = hl.Func("out"), hl.RDom([(0, 3)], "r")
+    out[x, y, c] = hl.f32(0)
+    out[x, y, c] += hl.f32(image[x, y, r]) * hl.f32(w[r, c])
+    report = hb.autoschedule(out, target="sm_90a", sizes=(3, 480, 640)).report
+    assert "it is too short for its channels to be brought side by side" in report
+    random = np.random.default_rng(0)
+    data = random.standard_normal((3, 20, 30)).astype(np.float16)
+    weights = random.standard_normal((3, 3)).astype(np.float16)
+    kernel = hb.compile(out, target="sm_90a")
+    result = kernel.interpret(image=data, w=weights, sizes=(3, 20, 30))
+    wanted = np.einsum("chw,fc->fhw", data.astype(float), weights.astype(float))
+    assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)

@@ -29,9 +29,10 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
     layer = layer_of(member, program)
     if not isinstance(layer, str):
         source = argument_of(program.members[layer.image], layer.inner, program)
-        turned = source is not None and source.along > 0
-        if turned and not layers.worth_turning(_layer_shape(layer, program, known), machine):
-            return "it is too short for its channels to be brought side by side"
+        shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
+        turned = pixels > 1 or (source is not None and source.along > 0)
+        if turned and not layers.worth_turning(shape, pixels, machine):
+            return "it is too short to have its image copied, channels and neighbours side by side"
         return layer
     return layer or window_of(member, program) or product
 

@@ -74,6 +74,7 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
     update.reorder(kv, *vectors, ku, *group, run).vectorize(kv).unroll(ku)
     extents = list(size.block)
     extents.insert(p.inner, size.k)
+    extents += [1] * (len(p.image.args()) - len(extents))  # of planes one
     _stage(p, p.image, run, extents, p.inner, size)
     extents = [1] * len(p.weights.args())
     extents[p.along[0]], extents[p.along[1]] = size.k, size.n

@@ -35,7 +35,7 @@ from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
-from halide_bridge.schedules.turns import argument_of, turned
+from halide_bridge.schedules.turns import argument_of, dealt, turned
 from halide_bridge.schedules.windows import Windows, schedule_windows
 from selector.families import attention, layers, windows
 from selector.ir.nodes import Var
@@ -242,7 +242,10 @@ class Scheduling:
         out: Recorded,
         args: tuple[Any, ...],
     ) -> None:
-        image, _ = self._rows(found.image, (found.inner,), func)
+        if max(found.steps) > 1:
+            image = self._dealt(found, func)
+        else:
+            image, _ = self._rows(found.image, (found.inner,), func)
         either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
         weights, row = self._rows(found.weights, either, func)
         domain = func.rvars(0)
@@ -254,6 +257,17 @@ class Scheduling:
             found.along, row,
         )  # fmt: skip
         schedule_layer(p, size)
+
+    def _dealt(self, found: Layer, total: Recorded) -> Recorded:
+        """The image of a layer whose windows are pixels apart, as they want it."""
+        operand = self.program.members[found.image]
+        argument = argument_of(operand, found.inner, self.program)
+        along = (found.inner if argument is None else argument.along) == 0
+        sizes = [self.plan.known.extent(operand, d) for d in range(len(operand.args))]
+        source, run = self._func(operand), VECTOR // found.bytes
+        return dealt(
+            self.script, source, total, found.steps, found.inner, sizes, run, along=along
+        )  # fmt: skip
 
     def _rows(self, name: str, either: Sequence[int], total: Recorded) -> tuple[Recorded, int]:
         """An operand of a layer, and along which of some dimensions it has rows. Where none lies

@@ -1,11 +1,14 @@
-"""A kernel of its own that turns an argument: elements that are added up get to lie side by side.
+"""A kernel of its own that copies an operand so that tensor units read it.
 
     image[x, y, c, n]    pixels side by side      weights[s, r, c, f]    taps side by side
     turned[c, x, y, n]   channels side by side    turned[c, s, r, f]
 
+    image[c, 2 * x + s, n]                   windows two pixels apart
+    dealt[c, x + s / 2, n, s % 2]            in the plane of a tap they are side by side
+
 The copy engine brings rows of channels to shared memory, and tensor units read them there. A thread
-has 16 bytes of channels of one pixel, which it writes at once; its neighbours read the pixels
-beside it.
+has 16 bytes of channels of one pixel, which it writes at once; its neighbours read what lies beside
+that in memory.
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
-from halide_bridge.schedules.kernels import aligned, fused
+from halide_bridge.schedules.kernels import aligned
 from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -65,18 +69,61 @@ def turned(
     """
     if script.known(source, f"in_({reader.text})"):
         return source.in_(reader)
-    copy, d = source.in_(reader), found.along
-    args, run = copy.args(), VECTOR // found.source.types[0].bytes
-    line, outer = args[:d], args[d + 1 :]
+    copy, run = source.in_(reader), VECTOR // found.source.types[0].bytes
+    _copied(script, copy, found.along, sizes, run, along=False)
+    return copy
+
+
+def dealt(
+    script: Script,
+    source: Recorded,
+    reader: Recorded,
+    steps: Sequence[int],
+    channels: int,
+    sizes: Sequence[int],
+    run: int,
+    *,
+    along: bool,
+) -> Recorded:
+    """What ``reader`` reads of ``source``, dealt out by ``steps``: what was so far apart is side by
+    side, and channels are innermost, ``run`` of them 16 bytes. ``sizes``: about those of the
+    source, where channels lie ``along`` memory or do not.
+    """
+    copy = script.dealt(source, reader, steps)
+    about = [-(-size // step) for size, step in zip(sizes, steps, strict=True)]
+    _copied(script, copy, channels, [*about, prod(steps)], run, along=along)
+    return copy
+
+
+def _copied(
+    script: Script, copy: Recorded, d: int, sizes: Sequence[int], run: int, *, along: bool
+) -> None:
+    """A kernel for a copy that is stored with dimension ``d`` innermost. Neighbours among threads
+    have neighbours along it, or else along the pixels.
+    """
+    args = copy.args()
+    first = slice(0, d) if d else slice(1, 3)
+    line, outer = args[first], args[(first.stop if d == 0 else d + 1) :]
     copy.compute_root().reorder_storage(args[d], *line, *outer)
     aligned(copy, args[d], run)
-    wide = min(LANES, prod(sizes[:d]))
-    vo, vt, vl, lo, li = script.variables("vo", "vt", "vl", "lo", "li")
-    vectors = -(-sizes[d] // run)
+    vectors, pixels = -(-sizes[d] // run), prod(sizes[first])
+    wide = min(LANES, vectors if along else pixels)
     most = THREADS // wide
-    high = -(-vectors // -(-vectors // most))  # as few too many as can be
-    along = fused(script, copy, line)[0]
-    copy.split(args[d], vo, vt, high * run).split(vt, vt, vl, run).split(along, lo, li, wide)
-    copy.reorder(vl, li, vt, lo, vo, *outer).vectorize(vl)
-    copy.gpu_blocks(lo, vo, *fused(script, copy, outer)).gpu_threads(li, vt)
-    return copy
+    high = min(most, pixels) if along else -(-vectors // -(-vectors // most))
+    vo, vt, vl, lo, li = script.variables("vo", "vt", "vl", "lo", "li")
+    beside, across = (vt, li) if along else (li, vt)
+    copy.split(args[d], vo, vt, (wide if along else high) * run).split(vt, vt, vl, run)
+    copy.split(_one(script, copy, line, "l"), lo, li, high if along else wide)
+    blocks = (lo, vo, *((_one(script, copy, outer, "z"),) if outer else ()))
+    copy.reorder(vl, beside, across, *blocks).vectorize(vl)
+    copy.gpu_blocks(*blocks).gpu_threads(beside, across)
+
+
+def _one(script: Script, copy: Recorded, dims: Sequence[Any], name: str) -> Any:
+    """One loop for several."""
+    both, *others = dims
+    for number, d in enumerate(others):
+        (fused,) = script.variables(f"{name}{number}")
+        copy.fuse(both, d, fused)
+        both = fused
+    return both

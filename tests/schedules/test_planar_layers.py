@@ -14,6 +14,7 @@ from emulation import check
 from verified import EMULATED
 
 import halide_bridge as hb
+from selector.diagnostics import ScheduleError
 from selector.ir.bfloat16 import from_bits, to_bits
 
 F16 = hl.Float(16)
@@ -105,6 +106,11 @@ LAYERS = {
     "weights whose taps lie innermost": Layer(3, 1, 6, 7, 16, 40, direct=True),
     "as they are written": Layer(3, 2, 5, 9, 24, 40, planar=True),
     "1 x 1 as they are written": Layer(1, 1, 9, 7, 40, 24, planar=True),
+    "every second pixel": Layer(3, 2, 5, 6, 24, 40, stride=2),
+    "every second pixel as it is written": Layer(3, 1, 4, 9, 16, 12, stride=2, planar=True),
+    "every second pixel of bfloat16": Layer(3, 1, 4, 5, 16, 24, brain=True, stride=2),
+    "single pixels apart": Layer(1, 2, 5, 7, 24, 40, stride=2),
+    "few channels, every third pixel": Layer(5, 1, 5, 6, 3, 24, stride=3, planar=True),
 }
 
 
@@ -130,15 +136,36 @@ def test_what_is_added_is_read_from_the_image_itself() -> None:
     assert "image_im.in_()" not in source
 
 
-def test_pixels_apart_stay_on_cuda_cores_and_are_right() -> None:
-    p = Layer(3, 1, 4, 5, 16, 12, stride=2)
-    out = layer(p)
-    report = hb.autoschedule(out, target="sm_90a").report
-    assert "its windows do not lie at neighbouring pixels" in report
-    inputs = inputs_of(p)
-    result = hb.compile(out, target="sm_90a").interpret(**inputs, sizes=p.size)
-    wanted = exact(p, **inputs)
-    assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+@pytest.mark.parametrize("name", ["the image is added", "every second pixel"])
+def test_the_printed_schedule_does_the_same(name: str) -> None:
+    source = hb.autoschedule(layer(LAYERS[name]), target="sm_90a").source
+    out = layer(LAYERS[name])
+    exec(source, {"hb": hb, "hl": hl, "output": out})
+    again = hb.compile(out, target="sm_90a")
+    first = hb.compile(layer(LAYERS[name]), target="sm_90a", schedule="auto")
+    assert again.source == first.source
+
+
+def test_what_is_dealt_out_is_the_same() -> None:
+    """Without any other directive, and refused where it says less than a step a dimension."""
+    image, total, out = hl.ImageParam(F16, 2, "image"), hl.Func("total"), hl.Func("out")
+    source, r = hl.Func("source"), hl.RDom([(0, 3), (0, 5)], "r")
+    source[x, y] = image[x, y]
+    total[x, y] += hl.f32(source[2 * x + r.x, 3 * y + r.y + 1])
+    out[x, y] = total[x, y]
+    with pytest.raises(ScheduleError, match=r"cannot be dealt out by \[2\]"):
+        hb.dealt(source, total, [2])
+    planes = hb.dealt(source, total, [2, 3])
+    assert planes.dimensions() == 3
+    planes.compute_root().gpu_single_thread()
+    out.compute_root().gpu_single_thread()
+    data = np.random.default_rng(0).random((31, 19)).astype(np.float16)
+    wanted = np.zeros((8, 7))
+    for s in range(5):
+        for t in range(3):
+            wanted += data[s + 1 :: 3][:8, t::2][:, :7]
+    found = hb.compile(out, target="sm_80").interpret(image=data, sizes=(8, 7))
+    assert np.allclose(found, wanted, rtol=1e-4)
 
 
 def test_layers_of_one_image_share_what_is_turned() -> None:
@@ -179,7 +206,7 @@ def test_a_sum_too_short_to_turn_its_image_for_stays_where_it_is() -> None:
     out[x, y, c] = hl.f32(0)
     out[x, y, c] += hl.f32(image[x, y, r]) * hl.f32(w[r, c])
     report = hb.autoschedule(out, target="sm_90a", sizes=(3, 480, 640)).report
-    assert "it is too short for its channels to be brought side by side" in report
+    assert "it is too short to have its image copied" in report
     random = np.random.default_rng(0)
     data = random.standard_normal((3, 20, 30)).astype(np.float16)
     weights = random.standard_normal((3, 3)).astype(np.float16)

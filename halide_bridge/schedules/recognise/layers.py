@@ -25,7 +25,8 @@ class Layer:
     """``func[f, x, ...] += image * weights``: the places of the channels and of the ``taps`` in the
     reduction domain, that of the ``filters`` among the dimensions of the result and of the channels
     among those of the image (``inner``), and those of both among the dimensions of the weights; the
-    ``bytes`` of an element.
+    ``bytes`` of an element; how many elements of the image lie between those that neighbours read,
+    along each of its dimensions.
     """
 
     func: str
@@ -37,6 +38,7 @@ class Layer:
     filters: int
     inner: int
     bytes: int
+    steps: tuple[int, ...]
 
 
 def layer_of(member: Member, program: Program) -> Layer | str:
@@ -75,15 +77,16 @@ def layer_of(member: Member, program: Program) -> Layer | str:
     others = [i for d, i in enumerate(image.indices) if d != inner]
     if len(others) != len(pixels):
         return "its image and its result do not have the same dimensions"
-    windows = zip(others, pixels, strict=True)
-    if not all(_is_window(i, v, {*reduced} - {channels}) for i, v in windows):
-        return "its windows do not lie at neighbouring pixels"
+    steps = [_step(i, v, {*reduced} - {channels}) for i, v in zip(others, pixels, strict=True)]
+    if not all(steps):
+        return "its windows are not those of one tap along each dimension"
+    steps.insert(inner, 1)
     names, order = [*reduced], [_plain(i) for i in weights.indices]
     return Layer(
         member.name, image.func, weights.func, names.index(channels),
         tuple(i for i, name in enumerate(names) if name != channels),
         (order.index(channels), order.index(filters)),
-        member.args.index(filters), inner, types[0].bytes,
+        member.args.index(filters), inner, types[0].bytes, tuple(steps),
     )  # fmt: skip
 
 
@@ -100,14 +103,14 @@ def _filters(access: Access, member: Member, reduced: set[str]) -> str:
     return own[0] if len(own) == 1 and sorted(names) == sorted((*reduced, *own)) else ""
 
 
-def _is_window(index: Expr, variable: str, taps: set[str]) -> bool:
-    """Whether neighbours read neighbours, at one tap."""
+def _step(index: Expr, variable: str, taps: set[str]) -> int:
+    """How far apart neighbours read at one tap; 0 if these are no windows."""
     form, names = Affine.of(index), free_vars(index)
     rest = form.rest(Var(variable))
     over = names & taps
     for name in over:
         rest = rest.rest(Var(name))
         if form.coefficient(Var(name)).constant is None:
-            return False
-    alone = form.coefficient(Var(variable)).constant == 1
-    return alone and len(over) <= 1 and rest.constant is not None
+            return 0
+    step = form.coefficient(Var(variable)).constant or 0
+    return max(step, 0) if len(over) <= 1 and rest.constant is not None else 0

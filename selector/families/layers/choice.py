@@ -38,15 +38,15 @@ def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
     return sorted(_space(shape), key=order)[:TRIED]
 
 
-def worth_turning(shape: Shape, machine: Machine) -> bool:
+def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
     """Whether the products of a layer take CUDA cores longer than it takes to write its image anew,
-    channels side by side, and to read that.
+    channels side by side, and to read that; ``pixels`` of it for each of the result's.
     """
     run = VECTOR // shape.bytes
     elements = shape.channels + 2 * -(-shape.channels // run) * run  # of a pixel
     terms = shape.filters * shape.channels * shape.taps
     cores = terms / (CORES * machine.tera_macs("fma.f32"))
-    return cores > elements * shape.bytes / machine.copy
+    return cores > pixels * elements * shape.bytes / machine.copy
 
 
 def _space(shape: Shape) -> Iterator[Tiling]:

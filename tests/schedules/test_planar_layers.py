@@ -155,7 +155,7 @@ def test_what_is_dealt_out_is_the_same() -> None:
     out[x, y] = total[x, y]
     with pytest.raises(ScheduleError, match=r"cannot be dealt out by \[2\]"):
         hb.dealt(source, total, [2])
-    planes = hb.dealt(source, total, [2, 3])
+    planes: Any = hb.dealt(source, total, [2, 3])
     assert planes.dimensions() == 3
     planes.compute_root().gpu_single_thread()
     out.compute_root().gpu_single_thread()

@@ -20,6 +20,11 @@ std::vector<Halide::Func> copy(const Functions &outputs);
 Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
                        const std::string &name);
 
+// A Func that has every so many elements of `f` along each dimension side by side, its last
+// dimension says which: f[x, y] is planes[x / 2, y / 3, x % 2 + y % 3 * 2]. `consumer` reads those.
+Halide::Func dealt(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
+                   const std::vector<int> &steps, const std::string &name);
+
 // Loops of their own where the pixels of an output lie next to each other, of so many channels, and
 // those of the images that have its number of dimensions, too.
 void interleaved(Halide::Func output, int channels);

@@ -86,6 +86,9 @@ Stmt flatten_storage(const Stmt &bounded, Pipeline &p, const Options &options) {
         s = split_accumulators(s, storage, options.tensor_funcs);
     }
     s = storage_flattening(s, p.outputs, storage, p.target);
+    if (options.rows && p.gpu) {
+        s = order_extents(s, storage);
+    }
     s = add_atomic_mutex(s, p.outputs);
     return options.strip ? substitute(p.known, s) : unpack_buffers(s);
 }

@@ -84,10 +84,48 @@ public:
     }
 };
 
+// Halide has the extents of an allocation in the order of a Func's arguments, whatever the order in
+// which they are stored.
+class OrderExtents : public IRMutator {
+    const Environment &env;
+
+    // Of an allocation, which for a tuple is that of one of its values.
+    const Function *func(const std::string &name) const {
+        auto found = env.find(name);
+        if (found == env.end()) {
+            found = env.find(name.substr(0, name.rfind('.')));
+        }
+        return found == env.end() ? nullptr : &found->second;
+    }
+
+    using IRMutator::visit;
+    Stmt visit(const Allocate *op) override {
+        const Function *f = func(op->name);
+        if (!f || f->args().size() != op->extents.size()) {
+            return IRMutator::visit(op);
+        }
+        const std::vector<std::string> &args = f->args();
+        std::vector<Expr> extents;
+        for (const StorageDim &dim : f->schedule().storage_dims()) {
+            extents.push_back(op->extents[std::find(args.begin(), args.end(), dim.var) - args.begin()]);
+        }
+        return Allocate::make(op->name, op->type, op->memory_type, extents, op->condition,
+                              mutate(op->body), op->new_expr, op->free_function, op->padding);
+    }
+
+public:
+    explicit OrderExtents(const Environment &env) : env(env) {
+    }
+};
+
 }  // namespace
 
 Stmt place_block_allocations(const Stmt &s, const Environment &env) {
     return PlaceBlockAllocations(env).mutate(s);
+}
+
+Stmt order_extents(const Stmt &s, const Environment &env) {
+    return OrderExtents(env).mutate(s);
 }
 
 }  // namespace bridge

@@ -201,6 +201,10 @@ PYBIND11_MODULE(_native, m) {
                           const std::string &name) {
         return bridge::clone_for(f.function(), consumer.function(), name);
     });
+    m.def("dealt", [](const Halide::Func &f, const Halide::Func &consumer,
+                      const std::vector<int> &steps, const std::string &name) {
+        return bridge::dealt(f.function(), consumer.function(), steps, name);
+    });
     m.def("interleaved", [](const Halide::Func &output, int channels) {
         bridge::interleaved(output, channels);
     });

@@ -103,6 +103,9 @@ ir::Stmt split_accumulators(const ir::Stmt &s, Environment &env,
 // memory.cpp: what is allocated per block lives in shared memory, with padded rows.
 ir::Stmt place_block_allocations(const ir::Stmt &s, const Environment &env);
 
+// memory.cpp: the extents of what is allocated, in the order in which it is stored.
+ir::Stmt order_extents(const ir::Stmt &s, const Environment &env);
+
 // promises.cpp: what would be asserted at run time, as conditions on the parameters.
 // Given the outputs, bounds of other Funcs are left out: they are asserted again where memory is
 // allocated, when more is known of the loops. With `only_broken`, those that always fail.

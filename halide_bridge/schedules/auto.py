@@ -176,7 +176,8 @@ def _plan(outputs: list[Any], wanted: _Wanted, known: Guess) -> Plan:
         plan = _attending(member, outputs, program, plan, wanted)
     taken = {name for found, _ in plan.online.values() for name in found.inside}
     for member in program:
-        found = "" if member.fixed or member.name in taken else sum_of(member, program)
+        given = member.fixed or member.name in taken
+        found = "" if given else sum_of(member, program, known, plan.machine)
         if isinstance(found, str):
             if found:
                 plan = plan.without(member.label, found)

@@ -11,6 +11,7 @@ from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import Member, Program, number
 from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_of
 from halide_bridge.schedules.sizes import Guess
+from halide_bridge.schedules.turns import argument_of
 from selector.families import contraction, layers, windows
 from selector.machine import Machine
 
@@ -18,15 +19,20 @@ Sum = Product | Window | Layer
 Tiling = contraction.Tiling | windows.Tiling | layers.Tiling
 
 
-def sum_of(member: Member, program: Program) -> Sum | str:
-    """What a reduction sums up; else why a tensor unit cannot have it, empty where it is no sum of
-    products at all.
+def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> Sum | str:
+    """What a reduction sums up; else why a tensor unit cannot have it, or should not, empty where
+    it is no sum of products at all.
     """
     product = product_of(member, program)
     if not isinstance(product, str):
         return product
     layer = layer_of(member, program)
     if not isinstance(layer, str):
+        source = argument_of(program.members[layer.image], layer.inner, program)
+        shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
+        turned = pixels > 1 or (source is not None and source.along > 0)
+        if turned and not layers.worth_turning(shape, pixels, machine):
+            return "it is too short to have its image copied, channels and neighbours side by side"
         return layer
     return layer or window_of(member, program) or product
 
@@ -71,11 +77,12 @@ def _shape(product: Product, program: Program, known: Guess) -> contraction.Shap
 
 def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     member = program.members[layer.func]
-    filters, *pixels = (known.extent(member, d) for d in range(len(member.args)))
+    pixels = [known.extent(member, d) for d in range(len(member.args))]
+    filters = pixels.pop(layer.filters)
     reduced = member.stages[1].reduced
     taps = prod(number(reduced[place].extent) or 1 for place in layer.taps)
     channels = known.value(reduced[layer.channels].extent)
-    return layers.Shape(tuple(pixels), filters, max(1, channels), taps)
+    return layers.Shape(tuple(pixels), filters, max(1, channels), taps, layer.bytes)
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

@@ -7,34 +7,41 @@ ahead; the pixels of a box are the rows of a matrix, whatever the window.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, rvars, variables
-from selector.families.layers.tiling import COLUMNS, DEPTH, Tiling
+from selector.families.layers.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
     """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
-    filters and pixels; ``total`` sums ``image`` times ``weights`` over ``channels`` and ``taps``,
-    RVars. ``along``: the places of channels and filters among the dimensions of the weights.
+    filters and pixels, ``places``, in whatever order it is stored; ``total`` sums ``image`` times
+    ``weights`` over ``channels`` and ``taps``, RVars. ``filters``: the place of these among the
+    dimensions of ``total``; ``inner``: that of the channels among those of the image; ``along``:
+    those of channels and filters among those of the weights, and which of both is along ``row``s.
     """
 
     output: Any
+    places: tuple[Any, ...]
     total: Any
     image: Any
     weights: Any
     channels: Any
     taps: tuple[Any, ...]
+    filters: int
+    inner: int
     along: tuple[int, int]
+    row: int
 
 
 def schedule_layer(p: Layers, size: Tiling) -> Any:
     """Schedule a layer so; returns the output."""
-    c, *pixels = p.output.args()
+    c, *pixels = p.places
     no, ni, xy = variables("no", "ni", "xy")
     outer, inner = zip(*(variables(f"p{d}o", f"p{d}i") for d in range(len(pixels))), strict=True)
     p.output.split(c, no, ni, size.n)
@@ -46,7 +53,10 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
         p.output.fuse(outer[0], outer[1], xy)
         outer = (xy, *outer[2:])
     p.output.gpu_blocks(no, *outer)
-    c, *pixels = p.total.args()
+    pixels = list(p.total.args())
+    c = pixels.pop(p.filters)
+    if p.filters:
+        p.total.reorder_storage(c, *pixels)
     p.total.bound_extent(c, size.n).compute_at(p.output, no)
     for pixel, extent in zip(pixels, size.block, strict=True):
         p.total.bound_extent(pixel, extent)
@@ -54,7 +64,7 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
     vectors, group = _parts(p.total, c, tuple(pixels), size)
     p.total.reorder(*vectors, *group)
     ko, ki, ku, kv = rvars("ko", "ki", "ku", "kv")
-    update = p.total.update().split(p.channels, ko, ki, size.k).split(ki, ku, kv, DEPTH)
+    update = p.total.update().split(p.channels, ko, ki, size.k).split(ki, ku, kv, size.depth)
     run = ko
     for number, tap in enumerate(reversed(p.taps)):
         (both,) = rvars(f"run{number}")
@@ -62,10 +72,13 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
         run = both
     vectors, group = _parts(update.atomic(), c, tuple(pixels), size)
     update.reorder(kv, *vectors, ku, *group, run).vectorize(kv).unroll(ku)
-    _stage(p, p.image, run, (size.k, *size.block), size)
+    extents = list(size.block)
+    extents.insert(p.inner, size.k)
+    extents += [1] * (len(p.image.args()) - len(extents))  # of planes one
+    _stage(p, p.image, run, extents, p.inner, size)
     extents = [1] * len(p.weights.args())
     extents[p.along[0]], extents[p.along[1]] = size.k, size.n
-    _stage(p, p.weights, run, tuple(extents), size)
+    _stage(p, p.weights, run, extents, p.row, size)
     return p.output
 
 
@@ -76,7 +89,7 @@ def _parts(
     first, and that of the groups.
     """
     nu, nv, group, pv = variables("nu", "nv", "g", "pv")
-    stage.split(c, nu, nv, COLUMNS)
+    stage.split(c, nu, nv, size.columns)
     stage.split(pixels[size.along], group, pv, size.box[size.along])
     inner = [pv if d == size.along else pixel for d, pixel in enumerate(pixels)]
     for loop in (nv, *inner):
@@ -85,11 +98,18 @@ def _parts(
     return (nv, *inner, nu), (group,)
 
 
-def _stage(p: Layers, source: Any, run: Any, extents: tuple[int, ...], size: Tiling) -> None:
-    """Copy what a block needs of an operand for a run into shared memory, several runs deep."""
+def _stage(
+    p: Layers, source: Any, run: Any, extents: Sequence[int], inner: int, size: Tiling
+) -> None:
+    """Copy what a block needs of an operand for a run into shared memory, several runs deep, with
+    one of its dimensions along the rows there.
+    """
     staged = source.in_(p.total)
     staged.compute_at(p.total, run).store_in(GPU_SHARED)
-    for arg, extent in zip(staged.args(), extents, strict=True):
+    args = staged.args()
+    if inner:
+        staged.reorder_storage(args[inner], *args[:inner], *args[inner + 1 :])
+    for arg, extent in zip(args, extents, strict=True):
         staged.bound_extent(arg, extent)
         if extent > 1:
             staged.vectorize(arg)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from halide_bridge.schedules import online, reductions
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
@@ -34,6 +35,7 @@ from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
+from halide_bridge.schedules.turns import argument_of, dealt, turned
 from halide_bridge.schedules.windows import Windows, schedule_windows
 from selector.families import attention, layers, windows
 from selector.ir.nodes import Var
@@ -107,6 +109,8 @@ class Scheduling:
         own = tuple(map(Var, member.args))
         reads = [a for a in self.placement.bodies[name][0].reads() if a.func == member.name]
         alone = sum(r == name for r in self.placement.reader.values()) == 1
+        if isinstance(self.plan.tensor[member.label][0], Layer):
+            return alone and len({a.indices for a in reads}) == 1
         return alone and reader.args == member.args and all(a.indices == own for a in reads)
 
     def run(self) -> None:
@@ -151,7 +155,8 @@ class Scheduling:
         if member.pure:
             return self._pure(member)
         if member.label in self.plan.tensor:
-            return self._tensor(member, self._func(member).in_())
+            stored = self._func(member).in_()
+            return self._tensor(member, stored, stored.args())
         if member.reduction and member.label not in self.plan.apart:
             return self._reduction(member)
         return self._updates(member)
@@ -162,7 +167,10 @@ class Scheduling:
         mine = [m for m in self.program if self.placement.reader.get(m.name) == member.name]
         reader = self._func(member)
         if len(mine) == 1 and mine[0].label in self.plan.tensor:
-            return self._tensor(mine[0], reader)
+            args = reader.args()
+            return self._tensor(
+                mine[0], reader, tuple(args[d] for d in self._order(mine[0], member))
+            )
         shared = self.sweeps.of_reader(member)
         if shared is not None:
             return shared
@@ -190,8 +198,10 @@ class Scheduling:
             reductions.at_thread(self.script, m, reader, grid, access)
         return grid
 
-    def _tensor(self, member: Member, stored: Recorded) -> Grid:
-        """A product or a window, in accumulators of the blocks that store what reads it."""
+    def _tensor(self, member: Member, stored: Recorded, args: tuple[Any, ...]) -> Grid:
+        """A product or a window, in accumulators of the blocks that store what reads it. ``args``:
+        the dimensions that are stored, in the order of the sum's.
+        """
         product, tiling = self.plan.tensor[member.label]
         func = self._func(member)
         stored.compute_root()
@@ -201,7 +211,7 @@ class Scheduling:
             return Grid(text=f"{tiling.threads} threads a block")
         if isinstance(tiling, layers.Tiling):
             assert isinstance(product, Layer)
-            self._layer(product, tiling, func, stored)
+            self._layer(product, tiling, func, stored, args)
             return Grid(text=f"{tiling.threads} threads a block")
         assert isinstance(product, Product)
         n, m, *batch = func.args()
@@ -224,14 +234,57 @@ class Scheduling:
         funcs = Windows(out, func, image, x, y, taps, planes, found.first, found.channels)
         schedule_windows(funcs, found.shape, size)
 
-    def _layer(self, found: Layer, size: layers.Tiling, func: Recorded, out: Recorded) -> None:
-        image, weights = (
-            self._func(self.program.members[name]) for name in (found.image, found.weights)
-        )
+    def _layer(
+        self,
+        found: Layer,
+        size: layers.Tiling,
+        func: Recorded,
+        out: Recorded,
+        args: tuple[Any, ...],
+    ) -> None:
+        if max(found.steps) > 1:
+            image = self._dealt(found, func)
+        else:
+            image, _ = self._rows(found.image, (found.inner,), func)
+        either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
+        weights, row = self._rows(found.weights, either, func)
         domain = func.rvars(0)
         taps = tuple(domain[place] for place in found.taps)
-        p = Layers(out, func, image, weights, domain[found.channels], taps, found.along)
+        filters = found.filters
+        places = (args[filters], *args[:filters], *args[filters + 1 :])
+        p = Layers(
+            out, places, func, image, weights, domain[found.channels], taps, filters, found.inner,
+            found.along, row,
+        )  # fmt: skip
         schedule_layer(p, size)
+
+    def _dealt(self, found: Layer, total: Recorded) -> Recorded:
+        """The image of a layer whose windows are pixels apart, as they want it."""
+        operand = self.program.members[found.image]
+        argument = argument_of(operand, found.inner, self.program)
+        along = (found.inner if argument is None else argument.along) == 0
+        sizes = [self.plan.known.extent(operand, d) for d in range(len(operand.args))]
+        source, run = self._func(operand), VECTOR // found.bytes
+        return dealt(
+            self.script, source, total, found.steps, found.inner, sizes, run, along=along
+        )  # fmt: skip
+
+    def _rows(self, name: str, either: Sequence[int], total: Recorded) -> tuple[Recorded, int]:
+        """An operand of a layer, and along which of some dimensions it has rows. Where none lies
+        innermost in an argument, a kernel of its own turns that, so that the first does.
+        """
+        operand = self.program.members[name]
+        found = [argument_of(operand, d, self.program) for d in either]
+        for argument, d in zip(found, either, strict=True):
+            if (d if argument is None else argument.along) == 0:
+                return self._func(operand), d
+        first = found[0]
+        if first is None:
+            return self._func(operand), either[0]
+        sizes = [self.plan.known.extent(first.source, d) for d in range(len(first.source.args))]
+        reader = total if first.reader is None else self._func(first.reader)
+        copy = turned(self.script, self._func(first.source), reader, first, sizes)
+        return (copy if first.reader is None else self._func(operand)), either[0]
 
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(self._func(self.program.members[factor.func]), name, factor.along)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from halide_bridge import memory
@@ -166,6 +166,14 @@ class Script:
         value = memory.clone(of.value, consumer.value)
         identifier = self._identifier(f"{of.text}_of_{consumer.text}")
         self._lines.append(("=", f"{identifier} = hb.clone({of.text}, {consumer.text})"))
+        return Recorded(self, identifier, value)
+
+    def dealt(self, of: Recorded, consumer: Recorded, steps: Sequence[int]) -> Recorded:
+        """A Func of its own for a consumer, with neighbours where that reads every so many."""
+        value = memory.dealt(of.value, consumer.value, steps)
+        identifier = self._identifier(f"{of.text}_dealt")
+        said = f"{of.text}, {consumer.text}, {[*steps]}"
+        self._lines.append(("=", f"{identifier} = hb.dealt({said})"))
         return Recorded(self, identifier, value)
 
     def say(self, of: Recorded, directive: str, arguments: tuple[Any, ...]) -> None:

@@ -38,7 +38,7 @@ from selector.gpu.ir.nodes import Let
 from selector.ir.nodes import Allocate, Expr, For, IntImm, Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import is_tensor_store
-from selector.lowering.structure import constant_elements, loaded_names, stored_extents
+from selector.lowering.structure import constant_elements, loaded_names
 from selector.lowering.tiles import Access, as_accumulate
 
 FIRST = equal(THREAD, 0)  # who asks
@@ -196,7 +196,7 @@ def _tried(s: Stmt, a: Allocate, ring: BoxRing) -> Boxes | None:
 
 def _panels(a: Allocate, copy: Copy, body: Stmt) -> Panels | None:
     """Those that a copy fills row by row."""
-    pitch = stored_extents(a, body)[0]
+    pitch = a.extents[0]
     if not isinstance(pitch, IntImm):
         return None
     rows = -(-constant_elements(a) // pitch.value // GROUP_ROWS) * GROUP_ROWS

@@ -46,7 +46,7 @@ from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
 from selector.lowering.row_values import row_values
 from selector.lowering.scans import dims_of, spread_scans, taken_reader, taken_starts
-from selector.lowering.structure import loaded_names, stored_extents, stored_names
+from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.trim import grows_with
 from selector.lowering.whole_tiles import pull_factors, split_masks
 
@@ -150,7 +150,7 @@ def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> 
                 here = replace(around, read=around.read.union(*others))
                 _walk(x, here, nests, buffers)
         case Allocate(name, t, _, _, body, _):
-            extents = stored_extents(s, body)
+            extents = s.extents
             elements, pitches = extents[0] if extents else IntImm(1), list[Expr]()
             for extent in extents[1:]:
                 pitches.append(elements)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from selector.diagnostics import ScheduleError
-from selector.ir.access import access
-from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import loaded
 from selector.ir.known import keep
-from selector.ir.nodes import Allocate, Block, Expr, For, ForKind, IntImm, Stmt, Store, Var
-from selector.ir.traverse import stmt_children, stmt_exprs, union_of_names, walk_stmt
+from selector.ir.nodes import Allocate, Block, For, ForKind, IntImm, Stmt, Store
+from selector.ir.traverse import stmt_children, stmt_exprs, union_of_names
 from selector.lowering.normalize import TENSOR_MEMORY, sequence
 
 
@@ -46,39 +44,6 @@ def constant_elements(s: Allocate) -> int:
             )
         total *= extent.value
     return total
-
-
-def stored_extents(s: Allocate, body: Stmt) -> tuple[Expr, ...]:
-    """The extents of an allocation as they lie in memory, innermost first: those of two dimensions
-    may have been exchanged (``reorder_storage``), which only the strides of its stores show.
-    """
-    if len(s.extents) != 2:
-        return s.extents
-    stores = (x for x in walk_stmt(body) if isinstance(x, Store) and x.buffer == s.name)
-    steps = {step for x in stores for step in _steps(x.index)}
-    first, second = (to_affine(e) for e in s.extents)
-    exchanged = not _steps_by(first, steps) and _steps_by(second, steps)
-    return s.extents[::-1] if exchanged else s.extents
-
-
-def _steps(index: Expr) -> Iterable[Affine]:
-    """What lanes and variables advance an index by."""
-    seen = access(index)
-    if seen is None:
-        return
-    yield from (stride for stride, _ in seen.levels)
-    for monomial, factor in seen.base:
-        for n, atom in enumerate(monomial):
-            if isinstance(atom, Var):
-                yield Affine.build({monomial[:n] + monomial[n + 1 :]: factor})
-
-
-def _steps_by(pitch: Affine, steps: set[Affine]) -> bool:
-    """Whether something steps from row to row."""
-    lead, _ = pitch.terms[0]
-    if not lead:
-        return pitch in steps
-    return any(set(lead) <= set(monomial) for step in steps for monomial, _ in step)
 
 
 def slot_elements(s: Allocate) -> int:

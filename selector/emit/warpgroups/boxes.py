@@ -17,7 +17,7 @@ multiples of 16 bytes, as maps want it, where the schedule says so (``align_stor
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -31,7 +31,7 @@ from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.memory import EngineCopy, Map
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, to_affine
-from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
 from selector.ir.traverse import conjuncts, free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, slack
 
@@ -119,7 +119,7 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     if to.panels is None or source.param is None or copy.continued:
         return None
-    tensor = tensor_of(copy, source)
+    tensor = tensor_of(copy, source, context.contents.loops.around)
     if tensor is None:
         return None
     panels, (dims, at) = to.panels, tensor
@@ -247,32 +247,32 @@ def bounded_extents(
     return tuple(extents) if all(free_vars(e) <= known for e in extents) else None
 
 
-def tensor_of(copy: Copy, source: Storage) -> tuple[tuple[Dim, ...], list[Affine]] | None:
+def tensor_of(
+    copy: Copy, source: Storage, loops: Iterable[For | LetStmt] = ()
+) -> tuple[tuple[Dim, ...], list[Affine]] | None:
     """The dimensions of a copy's source and its coordinates in them, innermost first; None where
-    rows are not what they look like.
+    rows are not what they look like. ``loops``: those of the kernel.
     """
     if source.param is None or carries(source.param.dims):  # boxes are clipped where rows end
         return None
     if source.elements is None or not source.pitches:
         return source.param.dims, [to_affine(c) for c in copy.coordinates]
-    sizes, strides = (*source.pitches, source.elements), (IntImm(1), *source.pitches)
-    dims = tuple(
-        Dim(IntImm(0), Binary(BinaryOp.DIV, size, stride), stride)
-        for size, stride in zip(sizes, strides, strict=True)
-    )
-    at = _by_rows(copy, dims)
-    return None if at is None else (dims, at)
+    return _by_rows(copy, (*source.pitches, source.elements), _ranges(copy, loops))
 
 
-def _by_rows(copy: Copy, dims: tuple[Dim, ...]) -> list[Affine] | None:
-    """The coordinates of an element of an intermediate: how many planes, then rows, are in its
-    index. The rows hold every element that is read of them, so that none runs into the next. None
-    for rows of constant length that an index may leave, as far as the copy shows.
+def _by_rows(
+    copy: Copy, sizes: Sequence[Expr], ranges: Mapping[str, tuple[int, int]]
+) -> tuple[tuple[Dim, ...], list[Affine]] | None:
+    """The dimensions of an intermediate, and the coordinates of an element: how many planes, then
+    rows, are in its index. The rows hold every element that is read of them, so that none runs into
+    the next. A dimension of which the index counts none, in whole rows, is one with the next inner
+    one, whose loop may have been fused with its own. None for rows of constant length that an index
+    may leave, as far as the copy shows.
     """
-    found: list[Affine] = []
-    rest = to_affine(copy.source.index)
-    for dim in reversed(dims[1:]):
-        pitch, number = to_affine(dim.stride), Affine()
+    dims, found = list[Dim](), list[Affine]()
+    rest, size = to_affine(copy.source.index), sizes[-1]
+    for stride in reversed(sizes[:-1]):
+        pitch, number = to_affine(stride), Affine()
         lead, factor = pitch.terms[0]
         for m, c in rest:
             if c % factor == 0 and all(m.count(a) >= lead.count(a) for a in lead):
@@ -280,23 +280,64 @@ def _by_rows(copy: Copy, dims: tuple[Dim, ...]) -> list[Affine] | None:
                 for atom in lead:
                     others.remove(atom)
                 number += Affine.build({tuple(others): c // factor})
+        if not number.terms and dims:
+            continue
         rest -= number * pitch
+        if not lead:
+            rows = _row(rest, factor, ranges)
+            if rows is None:
+                return None
+            number, rest = number + rows, rest - rows * factor
         found.append(number)
-        if not lead and not _inside(rest, factor, copy):
-            return None
-    return [rest, *reversed(found)]
+        dims.append(Dim(IntImm(0), Binary(BinaryOp.DIV, size, stride), stride))
+        size = stride
+    dims.append(Dim(IntImm(0), Binary(BinaryOp.DIV, size, IntImm(1)), IntImm(1)))
+    return tuple(reversed(dims)), [rest, *reversed(found)]
 
 
-def _inside(place: Affine, length: int, copy: Copy) -> bool:
-    """Whether a place in a row of so many elements is one for every element of the copy: then it is
-    the remainder, and the number of the row the quotient, of what they were made of.
+def _ranges(copy: Copy, loops: Iterable[For | LetStmt]) -> dict[str, tuple[int, int]]:
+    """The first and the last value of variables, where they are numbers."""
+    found = dict[str, tuple[int, int]]()
+    for loop in loops:
+        match loop:
+            case For(name=name, min=IntImm(value=low), extent=IntImm(value=extent)):
+                found[name] = low, low + extent - 1
+            case _:
+                pass
+    digits = (copy.x, *copy.rows)
+    return found | {d.var.name: (0, d.count - 1) for d in digits if d.count is not None}
+
+
+def _row(place: Affine, length: int, ranges: Mapping[str, tuple[int, int]]) -> int | None:
+    """The row, of so many elements, in which a place is for every element of the copy: then what is
+    left of it is the remainder, and the number of the row the quotient, of what they were made of.
     """
-    least = most = place.offset
-    for digit in (copy.x, *copy.rows):
-        step = place.coefficient(digit.var).constant
-        if step is None or (step and digit.count is None):
-            return False
-        reach = step * ((digit.count or 1) - 1)
-        least, most = least + min(reach, 0), most + max(reach, 0)
-        place = place.rest(digit.var)
-    return place.constant is not None and least >= 0 and most < length
+    ends = _ends(place, ranges)
+    if ends is None or ends[0] // length != ends[1] // length:
+        return None
+    return ends[0] // length
+
+
+def _ends(form: Affine, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Between which numbers a value lies, if that is known."""
+    least = most = 0
+    for atoms, factor in form:
+        ends = (1, 1) if not atoms else _ends_of(atoms[0], ranges) if len(atoms) == 1 else None
+        if ends is None:
+            return None
+        products = factor * ends[0], factor * ends[1]
+        least, most = least + min(products), most + max(products)
+    return least, most
+
+
+def _ends_of(atom: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    match atom:
+        case Var(name):
+            return ranges.get(name)
+        case Binary(BinaryOp.MOD, _, IntImm(value=divisor)) if divisor > 0:
+            return 0, divisor - 1
+        case Binary(BinaryOp.DIV, value, IntImm(value=divisor)) if divisor > 0:
+            ends = _ends(to_affine(value), ranges)
+            return None if ends is None else (ends[0] // divisor, ends[1] // divisor)
+        case _:
+            return None

@@ -19,7 +19,7 @@ from selector.ir.nodes import Allocate, Dim, Expr, IntImm, Memory, Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.ir.types import FLOAT16
 from selector.lowering.normalize import is_tensor_store
-from selector.lowering.structure import constant_elements, loaded_names, stored_extents
+from selector.lowering.structure import constant_elements, loaded_names
 from selector.lowering.tiles import Accumulate, Banded, as_accumulate
 
 WIDTHS = (32, 64, 128)  # bytes of a row that a swizzle goes with
@@ -145,7 +145,7 @@ def _is_beside(s: Allocate, body: Stmt) -> bool:
     """
     if s.stages < 2 or s.type.element != FLOAT16:
         return False
-    pitch = stored_extents(s, body)[0]
+    pitch = s.extents[0]
     if not isinstance(pitch, IntImm) or pitch.value >= constant_elements(s):
         return False
     readers = [x for x in walk_stmt(body) if isinstance(x, Store) and s.name in loaded_names(x)]
@@ -176,7 +176,7 @@ def _banded(buffer: str, statement: Accumulate) -> ScheduleError:
 
 def _panels(s: Allocate, body: Stmt) -> Panels:
     elements = constant_elements(s)
-    pitch = stored_extents(s, body)[0]
+    pitch = s.extents[0]
     assert isinstance(pitch, IntImm)
     rows = elements // pitch.value
     columns = _reach(s.name, pitch.value, body)

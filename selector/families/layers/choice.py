@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from selector.families.layers.tiling import DEPTH, ROWS, Shape, Tiling
+from selector.families.layers.tiling import ROWS, Shape, Tiling
 from selector.machine.record import Machine
 from selector.targets import find_target
 
@@ -18,11 +18,13 @@ TRIED = 3
 GROUPS = (1, 2, 3)
 FILTERS = (32, 64, 96, 128, 256)
 REGISTERS, MOST, OTHERS = 65536, 232, 96  # of a multiprocessor, of a lane, for all but sums
-RUNS, MOST_STAGES = (16, 32, 64, 128), 6
+RUN_BYTES, MOST_STAGES = (32, 64, 128, 256), 6
 ROOM = 200 << 10  # bytes of shared memory
 # Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
 # block beside the steps; fitted to a layer of 12 x 12 pixels on an H200.
 L2_BYTES, STEP, START = 100, 115, 2500
+VECTOR = 16  # bytes that channels are rounded to where they are turned
+CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
 
 
 def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
@@ -36,9 +38,21 @@ def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
     return sorted(_space(shape), key=order)[:TRIED]
 
 
+def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
+    """Whether the products of a layer take CUDA cores longer than it takes to write its image anew,
+    channels side by side, and to read that; ``pixels`` of it for each of the result's.
+    """
+    run = VECTOR // shape.bytes
+    elements = shape.channels + 2 * -(-shape.channels // run) * run  # of a pixel
+    terms = shape.filters * shape.channels * shape.taps
+    cores = terms / (CORES * machine.tera_macs("fma.f32"))
+    return cores > pixels * elements * shape.bytes / machine.copy
+
+
 def _space(shape: Shape) -> Iterator[Tiling]:
-    channels = 1 << (-(-shape.channels // DEPTH) * DEPTH - 1).bit_length()
-    runs = [k for k in RUNS if k <= channels][-2:]
+    depth = shape.depth
+    channels = 1 << (-(-shape.channels // depth) * depth - 1).bit_length()
+    runs = [k for n in RUN_BYTES if (k := n // shape.bytes) <= channels][-2:]
     for box in _boxes(len(shape.pixels), ROWS):
         for groups in GROUPS:
             # The pixels of a group lie side by side in shared memory.
@@ -49,7 +63,7 @@ def _space(shape: Shape) -> Iterator[Tiling]:
                     if n // 2 + OTHERS > left or (n > 32 and n - 32 >= shape.filters):
                         continue
                     for k in runs:
-                        one = Tiling(box, groups, along, n, k, 1)
+                        one = Tiling(box, groups, along, n, k, 1, shape.bytes)
                         stages = min(MOST_STAGES, ROOM // one.run_bytes)
                         if stages > 2:
                             yield replace(one, stages=stages)
@@ -74,8 +88,8 @@ def _blocks(t: Tiling, shape: Shape) -> int:
 
 def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     rows = prod(t.block)
-    products = rows * t.n * t.k / machine.rates["wgmma.f16"]
-    shared = (rows + t.groups * t.n) * t.k * 2 / 128
+    products = rows * t.n * t.k / machine.rates["wgmma.f16" if t.bytes == 2 else "wgmma.s8"]
+    shared = (rows + t.groups * t.n) * t.k * t.bytes / 128
     steps = shape.taps * -(-shape.channels // t.k)
     rounds = -(-_blocks(t, shape) // machine.multiprocessors)
     step = max(products, shared, t.run_bytes / L2_BYTES) + STEP

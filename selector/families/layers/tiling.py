@@ -6,28 +6,32 @@ from dataclasses import dataclass
 from math import prod
 
 ROWS = 64  # pixels of a product by a warpgroup
-COLUMNS = 32  # filters of one vector statement
-DEPTH = 16  # channels of one vector statement
-BYTES = 2  # of an element
+DEPTH_BYTES = 32  # of channels of one vector statement, which has fewer than 65536 terms
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """``pixels`` of the outputs: their extents, innermost first, with that of the images; so many
-    ``filters`` of ``channels`` times ``taps``.
+    ``filters`` of ``channels`` times ``taps``; elements of so many ``bytes``.
     """
 
     pixels: tuple[int, ...]
     filters: int
     channels: int
     taps: int
+    bytes: int = 2
+
+    @property
+    def depth(self) -> int:
+        """Channels of one vector statement."""
+        return DEPTH_BYTES // self.bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """A group of four warps has a ``box`` of 64 pixels, and a block so many ``groups`` in a row
     ``along`` one dimension, with ``n`` filters; it goes through runs of ``k`` channels of a tap, of
-    which there are ``stages`` in shared memory.
+    which there are ``stages`` in shared memory, of elements of so many ``bytes``.
     """
 
     box: tuple[int, ...]
@@ -36,6 +40,17 @@ class Tiling:
     n: int
     k: int
     stages: int
+    bytes: int = 2
+
+    @property
+    def depth(self) -> int:
+        """Channels of one vector statement."""
+        return DEPTH_BYTES // self.bytes
+
+    @property
+    def columns(self) -> int:
+        """Filters of one vector statement."""
+        return 16 * self.bytes
 
     @property
     def block(self) -> tuple[int, ...]:
@@ -45,7 +60,7 @@ class Tiling:
     @property
     def run_bytes(self) -> int:
         """What a run of channels takes of shared memory."""
-        return (prod(self.block) + self.n) * self.k * BYTES
+        return (prod(self.block) + self.n) * self.k * self.bytes
 
     @property
     def threads(self) -> int:

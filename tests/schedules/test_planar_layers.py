@@ -1,0 +1,216 @@
+"""Layers of a network over images whose channels lie outside of their pixels, without a schedule: a
+kernel before turns the image, and the copy engine brings its channels to tensor units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+from emulation import check
+from verified import EMULATED
+
+import halide_bridge as hb
+from selector.diagnostics import ScheduleError
+from selector.ir.bfloat16 import from_bits, to_bits
+
+F16 = hl.Float(16)
+x, y, c, n = (hl.Var(v) for v in "xycn")
+Array = np.ndarray[Any, Any]
+ENGINE = "cp.async.bulk.tensor"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Sizes of a layer; ``residual``: its image is added to the sums, and as many filters are."""
+
+    taps: int
+    batch: int
+    high: int
+    wide: int
+    channels: int
+    filters: int
+    brain: bool = False  # bfloat16
+    stride: int = 1
+    residual: bool = False
+    direct: bool = False  # the weights are an argument, their taps innermost
+    planar: bool = False  # so are channels and filters where the sum is
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        return self.batch, self.filters, self.high, self.wide
+
+
+def layer(p: Layer) -> hl.Func:
+    """``image`` of (n, c, y, x), ``w`` of (f, c, r, s), zeros around where windows need them."""
+    kind = hl.BFloat(16) if p.brain else F16
+    image, w = hl.ImageParam(kind, 4, "image"), hl.ImageParam(kind, 4, "w")
+    zero, every, back = hl.cast(kind, 0), (hl.Expr(), hl.Expr()), p.taps // 2
+    sides = [(0, image.dim(d).extent()) for d in range(2)]
+    edge = image
+    if back:
+        edge = hl.BoundaryConditions.constant_exterior(image, zero, [*sides, every, every])
+    if p.planar:
+        return planar(p, edge, w)
+    source, filters, total, out = (hl.Func(s) for s in ("source", "filters", "total", "out"))
+    source[c, x, y, n] = edge[x, y, c, n]
+    filters[c, x, y, n] = w[x, y, c, n]
+    r = hl.RDom([(0, image.dim(2).extent()), (0, p.taps), (0, p.taps)], "r")
+    pixel = source[r.x, p.stride * x + r.y - back, p.stride * y + r.z - back, n]
+    weight = w[r.y, r.z, r.x, c] if p.direct else filters[r.x, r.y, r.z, c]
+    total[c, x, y, n] += hl.f32(pixel) * hl.f32(weight)
+    value = total[c, x, y, n]
+    out[x, y, c, n] = value + hl.f32(image[x, y, c, n]) if p.residual else value
+    return out
+
+
+def planar(p: Layer, edge: Any, w: hl.ImageParam) -> hl.Func:
+    total, back = hl.Func("total"), p.taps // 2
+    r = hl.RDom([(0, p.taps), (0, p.taps), (0, w.dim(2).extent())], "r")
+    pixel = edge[p.stride * x + r.x - back, p.stride * y + r.y - back, r.z, n]
+    total[x, y, c, n] += hl.f32(pixel) * hl.f32(w[r.x, r.y, r.z, c])
+    return total
+
+
+def inputs_of(p: Layer) -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    shape = (p.batch, p.channels, p.stride * p.high, p.stride * p.wide)
+    weights = (p.filters, p.channels, p.taps, p.taps)
+    found = {"image": random.standard_normal(shape), "w": random.standard_normal(weights)}
+    return {name: to_bits(a) if p.brain else a.astype(np.float16) for name, a in found.items()}
+
+
+def exact(p: Layer, image: Array, w: Array) -> Array:
+    image, w = ((from_bits(a) if p.brain else a).astype(float) for a in (image, w))
+    back = p.taps // 2
+    around = np.pad(image, ((0, 0), (0, 0), (back, back), (back, back)))
+    total = image.copy() if p.residual else np.zeros(p.size)
+    for r in range(p.taps):
+        for s in range(p.taps):
+            part = around[:, :, r : r + p.stride * p.high : p.stride]
+            part = part[..., s : s + p.stride * p.wide : p.stride]
+            part = part[:, :, : p.high, : p.wide]
+            total += np.einsum("nchw,fc->nfhw", part, w[:, :, r, s])
+    return total
+
+
+LAYERS = {
+    "3 x 3": Layer(3, 2, 5, 9, 16, 24),
+    "channels that 8 does not divide": Layer(3, 1, 4, 5, 20, 12),
+    "1 x 1": Layer(1, 2, 5, 7, 40, 72),
+    "bfloat16": Layer(3, 1, 6, 5, 48, 16, brain=True),
+    "the image is added": Layer(3, 2, 5, 6, 24, 24, residual=True),
+    "weights whose taps lie innermost": Layer(3, 1, 6, 7, 16, 40, direct=True),
+    "as they are written": Layer(3, 2, 5, 9, 24, 40, planar=True),
+    "1 x 1 as they are written": Layer(1, 1, 9, 7, 40, 24, planar=True),
+    "every second pixel": Layer(3, 2, 5, 6, 24, 40, stride=2),
+    "every second pixel as it is written": Layer(3, 1, 4, 9, 16, 12, stride=2, planar=True),
+    "every second pixel of bfloat16": Layer(3, 1, 4, 5, 16, 24, brain=True, stride=2),
+    "single pixels apart": Layer(1, 2, 5, 7, 24, 40, stride=2),
+    "few channels, every third pixel": Layer(5, 1, 5, 6, 3, 24, stride=3, planar=True),
+}
+
+
+@EMULATED
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_turned_image_comes_by_the_copy_engine(name: str) -> None:
+    p = LAYERS[name]
+    out = layer(p)
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=(4, 256, 28, 28))
+    assert "a layer on tensor units by wgmma" in schedule.report
+    kernel = hb.compile(out, target="sm_90a")
+    assert ENGINE in kernel.source
+    inputs = inputs_of(p)
+    result = check(kernel, **inputs, sizes=p.size)
+    wanted = exact(p, **inputs)
+    assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_what_is_added_is_read_from_the_image_itself() -> None:
+    """Only what leads to the sum reads what was turned."""
+    source = hb.autoschedule(layer(LAYERS["the image is added"]), target="sm_90a").source
+    assert "image_im.in_(repeat_edge)" in source
+    assert "image_im.in_()" not in source
+
+
+@pytest.mark.parametrize("name", ["the image is added", "every second pixel"])
+def test_the_printed_schedule_does_the_same(name: str) -> None:
+    source = hb.autoschedule(layer(LAYERS[name]), target="sm_90a").source
+    out = layer(LAYERS[name])
+    exec(source, {"hb": hb, "hl": hl, "output": out})
+    again = hb.compile(out, target="sm_90a")
+    first = hb.compile(layer(LAYERS[name]), target="sm_90a", schedule="auto")
+    assert again.source == first.source
+
+
+def test_what_is_dealt_out_is_the_same() -> None:
+    """Without any other directive, and refused where it says less than a step a dimension."""
+    image, total, out = hl.ImageParam(F16, 2, "image"), hl.Func("total"), hl.Func("out")
+    source, r = hl.Func("source"), hl.RDom([(0, 3), (0, 5)], "r")
+    source[x, y] = image[x, y]
+    total[x, y] += hl.f32(source[2 * x + r.x, 3 * y + r.y + 1])
+    out[x, y] = total[x, y]
+    with pytest.raises(ScheduleError, match=r"cannot be dealt out by \[2\]"):
+        hb.dealt(source, total, [2])
+    planes: Any = hb.dealt(source, total, [2, 3])
+    assert planes.dimensions() == 3
+    planes.compute_root().gpu_single_thread()
+    out.compute_root().gpu_single_thread()
+    data = np.random.default_rng(0).random((31, 19)).astype(np.float16)
+    wanted = np.zeros((8, 7))
+    for s in range(5):
+        for t in range(3):
+            wanted += data[s + 1 :: 3][:8, t::2][:, :7]
+    found = hb.compile(out, target="sm_80").interpret(image=data, sizes=(8, 7))
+    assert np.allclose(found, wanted, rtol=1e-4)
+
+
+def test_layers_of_one_image_share_what_is_turned() -> None:
+    image = hl.ImageParam(F16, 4, "image")
+    zero, every = hl.cast(F16, 0), (hl.Expr(), hl.Expr())
+    sides = [(0, image.dim(d).extent()) for d in range(2)]
+    edge = hl.BoundaryConditions.constant_exterior(image, zero, [*sides, every, every])
+    source, outs = hl.Func("source"), []
+    source[c, x, y, n] = edge[x, y, c, n]
+    weights = [hl.ImageParam(F16, 4, f"w{k}") for k in range(2)]
+    for k, taps in enumerate((3, 1)):
+        r = hl.RDom([(0, image.dim(2).extent()), (0, taps), (0, taps)], "r")
+        total, out = hl.Func(f"total{k}"), hl.Func(f"out{k}")
+        pixel = source[r.x, x + r.y - taps // 2, y + r.z - taps // 2, n]
+        total[c, x, y, n] += hl.f32(pixel) * hl.f32(weights[k][r.x, r.y, r.z, c])
+        out[x, y, c, n] = total[c, x, y, n]
+        outs.append(out)
+    schedule = hb.autoschedule(outs, target="sm_90a")
+    assert schedule.report.count("a layer on tensor units") == 2
+    assert schedule.source.count("reorder_storage") == 1
+    p = Layer(3, 1, 5, 6, 16, 24)
+    data = inputs_of(p)["image"]
+    w = [np.random.default_rng(k).standard_normal((24, t, t, 16)).astype(np.float16)
+         for k, t in enumerate((3, 1))]  # fmt: skip
+    results = hb.compile(outs, target="sm_90a").interpret(
+        image=data, w0=w[0], w1=w[1], sizes={"out0": p.size, "out1": p.size}
+    )
+    for found, a, taps in zip((results["out0"], results["out1"]), w, (3, 1), strict=True):
+        own = Layer(taps, 1, 5, 6, 16, 24)
+        wanted = exact(own, data, a.transpose(0, 3, 1, 2))
+        assert np.linalg.norm(found - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_a_sum_too_short_to_turn_its_image_for_stays_where_it_is() -> None:
+    """A matrix of colours: three planes to three."""
+    image, w = hl.ImageParam(F16, 3, "image"), hl.ImageParam(F16, 2, "w")
+    out, r = hl.Func("out"), hl.RDom([(0, 3)], "r")
+    out[x, y, c] = hl.f32(0)
+    out[x, y, c] += hl.f32(image[x, y, r]) * hl.f32(w[r, c])
+    report = hb.autoschedule(out, target="sm_90a", sizes=(3, 480, 640)).report
+    assert "it is too short to have its image copied" in report
+    random = np.random.default_rng(0)
+    data = random.standard_normal((3, 20, 30)).astype(np.float16)
+    weights = random.standard_normal((3, 3)).astype(np.float16)
+    kernel = hb.compile(out, target="sm_90a")
+    result = kernel.interpret(image=data, w=weights, sizes=(3, 20, 30))
+    wanted = np.einsum("chw,fc->fhw", data.astype(float), weights.astype(float))
+    assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)

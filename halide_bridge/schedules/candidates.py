@@ -11,7 +11,7 @@ from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import Member, Program, number
 from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_of
 from halide_bridge.schedules.sizes import Guess
-from halide_bridge.schedules.turns import argument_of
+from halide_bridge.schedules.turns import argument_of, goes_on
 from selector.families import contraction, layers, windows
 from selector.machine import Machine
 
@@ -27,11 +27,18 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
     if not isinstance(product, str):
         return product
     layer = layer_of(member, program)
-    if not isinstance(layer, str):
+    if isinstance(layer, Layer):
         source = argument_of(program.members[layer.image], layer.inner, program)
+        if source is None and layer.inner:  # what is computed lies as it does
+            return window_of(member, program) or product
         shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
-        turned = pixels > 1 or (source is not None and source.along > 0)
-        if turned and not layers.worth_turning(shape, pixels, machine):
+        apart = [d for d, step in enumerate(layer.steps) if step > 1]
+        image = program.members[layer.image]
+        if shape.taps > 1 and not all(goes_on(image, d, program) for d in apart):
+            # Planes have as many pixels each, the last ones one more than windows read.
+            return "its windows do not lie at neighbouring pixels, and its image ends with them"
+        copied = pixels > 1 or (source is not None and source.along > 0)
+        if copied and not layers.worth_turning(shape, pixels, machine):
             return "it is too short to have its image copied, channels and neighbours side by side"
         return layer
     return layer or window_of(member, program) or product

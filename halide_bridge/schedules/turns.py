@@ -23,9 +23,10 @@ from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
-from selector.ir.nodes import Var
-from selector.ir.traverse import free_vars
+from selector.ir.nodes import Binary, BinaryOp, Var
+from selector.ir.traverse import free_vars, walk_expr
 
+_CLAMPS = (BinaryOp.MIN, BinaryOp.MAX)
 THREADS, LANES = 256, 32  # of a block, and those of them that have pixels side by side
 
 
@@ -59,6 +60,25 @@ def argument_of(operand: Member, channels: int, program: Program) -> Argument | 
             return None
         reader, operand, d = operand, program.members[access.func], place
     return Argument(operand, d, reader)
+
+
+def goes_on(operand: Member, d: int, program: Program) -> bool:
+    """Whether an operand has elements beyond those of an argument along a dimension: clamped."""
+    while operand.pure and not is_argument(operand, program):
+        read, own = {*accesses(operand.stages[0].values[0])}, operand.args[d]
+        if len(read) != 1:
+            return False
+        (access,) = read
+        places = [i for i, e in enumerate(access.indices) if own in free_vars(e)]
+        if len(places) != 1:
+            return False
+        index = access.indices[places[0]]
+        if any(isinstance(e, Binary) and e.op in _CLAMPS for e in walk_expr(index)):
+            return True
+        if index != Var(own) or access.func not in program.members:
+            return False
+        operand, d = program.members[access.func], places[0]
+    return False
 
 
 def turned(

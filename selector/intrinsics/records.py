@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selector.diagnostics import UserError
+from selector.ir.tf32 import to_tf32
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
 from selector.targets import Target
 
@@ -154,13 +155,6 @@ def operand(values: Array, scalar: Type) -> NDArray[np.float32]:
     if scalar == BFLOAT16 and values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)
-
-
-def to_tf32(values: Array) -> NDArray[np.float32]:
-    """float32 rounded to 11 significant bits, ties away from zero (PTX ISA, ``cvt.rna.tf32``)."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    finite = bits & 0x7F800000 != 0x7F800000
-    return np.where(finite, bits + 0x1000 & 0xFFFFE000, bits).astype(np.uint32).view(np.float32)
 
 
 def _family(

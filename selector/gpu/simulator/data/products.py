@@ -34,7 +34,7 @@ from selector.gpu.simulator.data.functions import from_bf16
 from selector.gpu.simulator.data.machine import WARP, Machine
 from selector.gpu.simulator.data.moves import set_marks
 from selector.gpu.simulator.data.values import KINDS, Array, Matrix, Pointer, Threads, per_thread
-from selector.intrinsics.records import to_tf32
+from selector.ir.tf32 import to_tf32
 
 _ELEMENTS = {"f16": "f2", "bf16": "u2", "s8": "i1", "u8": "u1", "tf32": "f4"}
 

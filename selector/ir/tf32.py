@@ -1,0 +1,15 @@
+"""What tensor units make of single floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def to_tf32(values: NDArray[Any]) -> NDArray[np.float32]:
+    """float32 rounded to 11 significant bits, ties away from zero (PTX ISA, ``cvt.rna.tf32``)."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    finite = bits & 0x7F800000 != 0x7F800000
+    return np.where(finite, bits + 0x1000 & 0xFFFFE000, bits).astype(np.uint32).view(np.float32)

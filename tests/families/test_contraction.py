@@ -36,6 +36,7 @@ from selector.targets import find_target
 
 HOPPER = find_target("sm_90a")
 H200 = machine_for("sm_90a")
+ROUNDING = 1e-9  # of sums of the same times in another order
 EXTENTS = st.one_of(st.integers(1, 300), st.integers(1, 1100).map(lambda x: 8 * x))
 SHAPES = st.builds(
     Problem, EXTENTS, EXTENTS, EXTENTS, st.sampled_from(("f16-f16", "f16-f32", "s8-s32")),
@@ -176,13 +177,35 @@ def test_the_choice_is_quick_and_always_the_same(problem: Problem) -> None:
     assert_quick(choose, 0.02)
     (chosen,) = found
     assert not why_not(chosen, shape, HOPPER)
-    best = ranked(shape, H200)[0][0]
-    assert estimate(chosen, shape, H200).microseconds <= 1.05 * best
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHAPES, st.sampled_from(MACHINES))
+def test_the_choice_is_the_best_of_the_space(problem: Problem, machine: Any) -> None:
+    shape = problem.shape
+    best = ranked(shape, machine)[0][0]
+    assert estimate(pick(shape, machine), shape, machine).microseconds <= best * (1 + ROUNDING)
 
 
 @pytest.mark.parametrize(
     "shape",
-    [  # of 1,500 drawn shapes, those with the most schedules: parts of sums, operands to copy
+    [  # whose best tile is only the best with another ring, run or grid than its plainest
+        Shape(128, 205, 217, 2, 4, True, True, batch=100),
+        Shape(33, 8512, 277, 2, 4, False, True),
+        Shape(57, 2048, 258, 2, 2, False, True, batch=12),
+        Shape(256, 2360, 1024, 1, 4, True, True, batch=3),
+    ],
+)
+def test_the_choice_is_not_decided_by_plain_schedules(shape: Shape) -> None:
+    best = ranked(shape, H200)[0][0]
+    assert estimate(pick(shape, H200), shape, H200).microseconds <= best * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [  # of 6,000 drawn shapes, those that took longest: parts of sums, operands to copy
+        Shape(5424, 928, 1192, 1, 1, True, False),
+        Shape(4760, 291, 4426, 1, 1, True, True, batch=3),
         Shape(223, 202, 7792, 2, 4, False, True),
         Shape(175, 2296, 2296, 1, 4, True, False),
         Shape(126, 149, 2504, 2, 2, True, False, batch=3),
@@ -204,7 +227,8 @@ def test_no_schedule_takes_less_than_the_least(problem: Problem, machine: Any) -
         for copied in copies(tile, shape):
             bound = least(tile, copied, shape, machine)
             for tiling in finished(tile, copied, shape, machine):
-                assert estimate(tiling, shape, machine).microseconds >= bound
+                found = estimate(tiling, shape, machine).microseconds
+                assert found >= bound * (1 - ROUNDING), tiling.label
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)

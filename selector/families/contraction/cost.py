@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from selector.families.contraction.limits import registers_needed, shared_bytes
 from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
 from selector.machine.record import Machine, Rate
-from selector.targets import Target, find_target
+from selector.targets import Multiprocessor, Target, find_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Fitted:
 
 FITTED = Fitted()
 SUM_BYTES = 4
+MOST_STAYING = 2  # blocks that stay on a multiprocessor
 STRIP = 32  # columns of a vector statement whose results leave as one box
 
 
@@ -123,15 +124,20 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
 
 
 def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted = FITTED) -> float:
-    """Microseconds that no schedule with that block tile, those parts of a sum and those operands
-    copied takes less than: everything at its full rate, and nothing waits for a slot.
+    """Microseconds that no schedule of the space with that block tile, those parts of a sum and
+    those operands copied takes less than: everything at its full rate, as many blocks at a time as
+    their registers and threads allow, and nothing waits for a slot.
     """
+    sm = find_target(machine.target).multiprocessor
+    assert sm is not None
     tiles = -(-shape.n // t.n) * -(-shape.m // t.m) * t.sums(shape.k) * shape.batch
     blocks = -(-tiles // machine.multiprocessors)
-    kilobytes = _block_bytes(t, shape, fitted) / 1e3
-    filling = blocks * kilobytes / machine.kilobytes(machine.fill)
+    together = min(blocks, _beside(t, sm))
+    kilobytes = blocks * _block_bytes(t, shape, fitted) / 1e3
+    filling = kilobytes / machine.kilobytes(machine.fill)
     if _left(shape.odd, copied):
-        filling = max(filling, kilobytes / _feeding(t, fitted))
+        most = min(blocks, max(together, MOST_STAYING))
+        filling = max(filling, kilobytes / (most * _feeding(t, fitted)))
     multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine) / machine.megahertz
     operands = (shape.m + shape.n) * shape.k * shape.bytes
     moved = shape.batch * (operands + shape.m * shape.n * shape.result_bytes)
@@ -139,9 +145,14 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     apart = machine.launch + fitted.start + _copies(copied, shape, machine, fitted)
     if t.part:
         apart += _adding(t, shape, machine, fitted)
+    storing = _storing(t, shape, machine, fitted)
     p = fitted.overlap
-    overlapped = (memory**p + filling**p + multiplying**p) ** (1 / p)
-    return apart + _storing(t, shape, machine, fitted) + overlapped
+    overlapped = memory**p + filling**p + multiplying**p
+    after = (-(-blocks // together) - 1) / together * (storing + fitted.again)
+    own = overlapped ** (1 / p) + after  # of blocks with a tile each
+    if t.unit == "group" and not t.part:
+        own = min(own, (overlapped + (blocks * storing) ** p) ** (1 / p))
+    return apart + storing + own
 
 
 def resident(t: Tiling, shape: Shape, target: Target) -> int:
@@ -149,9 +160,13 @@ def resident(t: Tiling, shape: Shape, target: Target) -> int:
     sm = target.multiprocessor
     assert sm is not None
     shared = sm.shared_memory // (shared_bytes(t, shape) + sm.reserved_shared)
+    return max(1, min(shared, _beside(t, sm)))
+
+
+def _beside(t: Tiling, sm: Multiprocessor) -> int:
+    """Blocks that a multiprocessor has registers and threads for."""
     registers = -(-registers_needed(t) // 8) * 8 * t.threads
-    fitting = min(shared, sm.registers // registers, 32 * sm.warps // t.threads, sm.blocks)
-    return max(1, fitting)
+    return max(1, min(sm.registers // registers, 32 * sm.warps // t.threads, sm.blocks))
 
 
 def _memory(t: Tiling, shape: Shape, machine: Machine, at_once: int) -> float:

@@ -27,7 +27,7 @@ from casestudies.gemm.tiles import groups_for
 from selector.diagnostics import UserError
 from selector.families.contraction import Shape, Tiling, estimate, pick, ranked, space, why_not
 from selector.families.contraction.choice import _picked  # pyright: ignore[reportPrivateUsage]
-from selector.families.contraction.cost import least
+from selector.families.contraction.cost import least, resident
 from selector.families.contraction.limits import shared_bytes
 from selector.families.contraction.space import copies, finished, tiles
 from selector.machine import MACHINES, machine_for
@@ -69,6 +69,52 @@ def test_what_the_space_holds_compiles(problem: Problem, index: int) -> None:
     found = list(space(problem.shape, H200))
     tiling = found[index % len(found)]
     has_room(compiled(problem, tiling), problem, tiling)
+
+
+FLAT = Problem(25088, 64, 256, "f16-f16", "nt", "bias-relu")
+TALL = Problem(65536, 64, 64, "f16-f16")
+SMALL = Problem(64, 64, 64, "f16-f16", batch=1024)
+BLOCK = Tiling(n=64, m=64, parts_m=1, stages=2, band=1)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("problem", "tiling"),
+    [
+        (FLAT, replace(BLOCK, k=128)),
+        (FLAT, replace(BLOCK, m=192, parts_m=3)),
+        (TALL, replace(BLOCK, m=128, parts_m=2, stages=3, persistent=2)),
+        (FLAT, replace(BLOCK, m=128, stages=3, persistent=2)),
+        (SMALL, BLOCK),
+        (SMALL, replace(BLOCK, stages=5, persistent=2)),
+    ],
+    ids=lambda x: getattr(x, "label", None),
+)
+def test_a_multiprocessor_holds_as_many_blocks_as_foretold(
+    problem: Problem, tiling: Tiling
+) -> None:
+    """As many as the compiler's registers let it hold, where they decide."""
+    (usage,) = resource_usage(compiled(problem, tiling).cubin()).values()
+    assert HOPPER.multiprocessor is not None
+    registers = HOPPER.multiprocessor.registers // (-(-usage.registers // 8) * 8 * tiling.threads)
+    assert resident(tiling, problem.shape, HOPPER) == registers
+
+
+def test_blocks_that_stay_multiply_and_store_in_turn() -> None:
+    """One group has nothing to hide its stores behind, two blocks have each other."""
+    one = replace(BLOCK, stages=12, persistent=1)
+    two = replace(BLOCK, stages=5, persistent=2)
+    shape = Shape(25088, 256, 64, along_b=True)
+    assert estimate(two, shape, H200).microseconds < 0.9 * estimate(one, shape, H200).microseconds
+
+
+def test_warps_turn_bytes_slowly() -> None:
+    """85.2 microseconds, where 23.6 suffice with a copy of B ahead (H100, 2048^3)."""
+    across = Shape(2048, 2048, 2048, 1, 4, True, False)
+    tiling = Tiling(128, 128, 128, 2, 4, 3, "warp", band=0)
+    assert estimate(tiling, across, H200).multiplying > 60
+    assert estimate(tiling, replace(across, along_b=True), H200).multiplying < 20
+    assert pick(across, H200).copied == "B"
 
 
 @pytest.mark.nvrtc

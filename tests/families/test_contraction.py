@@ -27,7 +27,7 @@ from casestudies.gemm.tiles import groups_for
 from selector.diagnostics import UserError
 from selector.families.contraction import Shape, Tiling, estimate, pick, ranked, space, why_not
 from selector.families.contraction.choice import _picked  # pyright: ignore[reportPrivateUsage]
-from selector.families.contraction.cost import least
+from selector.families.contraction.cost import least, resident
 from selector.families.contraction.limits import shared_bytes
 from selector.families.contraction.space import copies, finished, tiles
 from selector.machine import MACHINES, machine_for
@@ -36,6 +36,7 @@ from selector.targets import find_target
 
 HOPPER = find_target("sm_90a")
 H200 = machine_for("sm_90a")
+ROUNDING = 1e-9  # of sums of the same times in another order
 EXTENTS = st.one_of(st.integers(1, 300), st.integers(1, 1100).map(lambda x: 8 * x))
 SHAPES = st.builds(
     Problem, EXTENTS, EXTENTS, EXTENTS, st.sampled_from(("f16-f16", "f16-f32", "s8-s32")),
@@ -68,6 +69,52 @@ def test_what_the_space_holds_compiles(problem: Problem, index: int) -> None:
     found = list(space(problem.shape, H200))
     tiling = found[index % len(found)]
     has_room(compiled(problem, tiling), problem, tiling)
+
+
+FLAT = Problem(25088, 64, 256, "f16-f16", "nt", "bias-relu")
+TALL = Problem(65536, 64, 64, "f16-f16")
+SMALL = Problem(64, 64, 64, "f16-f16", batch=1024)
+BLOCK = Tiling(n=64, m=64, parts_m=1, stages=2, band=1)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("problem", "tiling"),
+    [
+        (FLAT, replace(BLOCK, k=128)),
+        (FLAT, replace(BLOCK, m=192, parts_m=3)),
+        (TALL, replace(BLOCK, m=128, parts_m=2, stages=3, persistent=2)),
+        (FLAT, replace(BLOCK, m=128, stages=3, persistent=2)),
+        (SMALL, BLOCK),
+        (SMALL, replace(BLOCK, stages=5, persistent=2)),
+    ],
+    ids=lambda x: getattr(x, "label", None),
+)
+def test_a_multiprocessor_holds_as_many_blocks_as_foretold(
+    problem: Problem, tiling: Tiling
+) -> None:
+    """As many as the compiler's registers let it hold, where they decide."""
+    (usage,) = resource_usage(compiled(problem, tiling).cubin()).values()
+    assert HOPPER.multiprocessor is not None
+    registers = HOPPER.multiprocessor.registers // (-(-usage.registers // 8) * 8 * tiling.threads)
+    assert resident(tiling, problem.shape, HOPPER) == registers
+
+
+def test_blocks_that_stay_multiply_and_store_in_turn() -> None:
+    """One group has nothing to hide its stores behind, two blocks have each other."""
+    one = replace(BLOCK, stages=12, persistent=1)
+    two = replace(BLOCK, stages=5, persistent=2)
+    shape = Shape(25088, 256, 64, along_b=True)
+    assert estimate(two, shape, H200).microseconds < 0.9 * estimate(one, shape, H200).microseconds
+
+
+def test_warps_turn_bytes_slowly() -> None:
+    """85.2 microseconds, where 23.6 suffice with a copy of B ahead (H100, 2048^3)."""
+    across = Shape(2048, 2048, 2048, 1, 4, True, False)
+    tiling = Tiling(128, 128, 128, 2, 4, 3, "warp", band=0)
+    assert estimate(tiling, across, H200).multiplying > 60
+    assert estimate(tiling, replace(across, along_b=True), H200).multiplying < 20
+    assert pick(across, H200).copied == "B"
 
 
 @pytest.mark.nvrtc
@@ -179,13 +226,35 @@ def test_the_choice_is_quick_and_always_the_same(problem: Problem) -> None:
     assert_quick(choose, 0.02)
     (chosen,) = found
     assert not why_not(chosen, shape, HOPPER)
-    best = ranked(shape, H200)[0][0]
-    assert estimate(chosen, shape, H200).microseconds <= 1.05 * best
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHAPES, st.sampled_from(MACHINES))
+def test_the_choice_is_the_best_of_the_space(problem: Problem, machine: Any) -> None:
+    shape = problem.shape
+    best = ranked(shape, machine)[0][0]
+    assert estimate(pick(shape, machine), shape, machine).microseconds <= best * (1 + ROUNDING)
 
 
 @pytest.mark.parametrize(
     "shape",
-    [  # of 1,500 drawn shapes, those with the most schedules: parts of sums, operands to copy
+    [  # whose best tile is only the best with another ring, run or grid than its plainest
+        Shape(128, 205, 217, 2, 4, True, True, batch=100),
+        Shape(33, 8512, 277, 2, 4, False, True),
+        Shape(57, 2048, 258, 2, 2, False, True, batch=12),
+        Shape(256, 2360, 1024, 1, 4, True, True, batch=3),
+    ],
+)
+def test_the_choice_is_not_decided_by_plain_schedules(shape: Shape) -> None:
+    best = ranked(shape, H200)[0][0]
+    assert estimate(pick(shape, H200), shape, H200).microseconds <= best * (1 + ROUNDING)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [  # of 6,000 drawn shapes, those that took longest: parts of sums, operands to copy
+        Shape(5424, 928, 1192, 1, 1, True, False),
+        Shape(4760, 291, 4426, 1, 1, True, True, batch=3),
         Shape(223, 202, 7792, 2, 4, False, True),
         Shape(175, 2296, 2296, 1, 4, True, False),
         Shape(126, 149, 2504, 2, 2, True, False, batch=3),
@@ -207,7 +276,8 @@ def test_no_schedule_takes_less_than_the_least(problem: Problem, machine: Any) -
         for copied in copies(tile, shape):
             bound = least(tile, copied, shape, machine)
             for tiling in finished(tile, copied, shape, machine):
-                assert estimate(tiling, shape, machine).microseconds >= bound
+                found = estimate(tiling, shape, machine).microseconds
+                assert found >= bound * (1 - ROUNDING), tiling.label
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from heapq import nsmallest
 
 from selector.families.contraction.cost import estimate, least
-from selector.families.contraction.space import copies, finished, plain, space, tiles
+from selector.families.contraction.limits import why_not
+from selector.families.contraction.space import copies, finished, space, tiles
 from selector.families.contraction.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
-
-PROMISING = 12  # tiles whose rings and grids are looked at
+from selector.targets import find_target
 
 
 def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
@@ -24,8 +23,8 @@ def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
 
 
 def pick(shape: Shape, machine: Machine) -> Tiling:
-    """The best by the model, found by tiles first: of the most promising ones in their plainest
-    form, the best ring and grid.
+    """The best of the space by the model. Tiles are looked at in the order of what their schedules
+    take at least, as long as that is less than the best schedule that was found.
     """
     return _picked(shape, machine.name)
 
@@ -34,39 +33,20 @@ def pick(shape: Shape, machine: Machine) -> Tiling:
 def _picked(shape: Shape, name: str) -> Tiling:
     machine = machine_named(name)
     assert machine is not None
-    best, found = math.inf, None
-    for tile in _promising(shape, machine):
-        for copied in copies(tile, shape):
-            if least(tile, copied, shape, machine) > best:
-                continue
-            for tiling in finished(tile, copied, shape, machine):
-                microseconds = estimate(tiling, shape, machine).microseconds
-                if microseconds < best:
-                    best, found = microseconds, tiling
-    assert found is not None
-    return found
-
-
-def _promising(shape: Shape, machine: Machine) -> list[Tiling]:
-    """Tiles whose plainest schedules are the best, best first. No schedule is looked at of what
-    cannot be among them.
-    """
+    target = find_target(machine.target)
     every = list(tiles(shape, machine))
     bounded = ((least(t, c, shape, machine), i, c) for i, t in enumerate(every)
                for c in copies(t, shape))  # fmt: skip
-    found: dict[int, float] = {}
-    last = math.inf  # of those that are promising
+    best, found = math.inf, None
     for bound, i, copied in sorted(bounded):
-        if bound > last:
+        if bound > best:
             break
-        tiling = plain(every[i], copied, shape, machine)
-        if tiling is not None:
+        for tiling in finished(every[i], copied, shape, machine):
             microseconds = estimate(tiling, shape, machine).microseconds
-            if microseconds < found.get(i, math.inf):
-                found[i] = microseconds
-                if len(found) >= PROMISING:
-                    last = nsmallest(PROMISING, found.values())[-1]
-    return [every[i] for i in sorted(found, key=lambda i: (found[i], i))[:PROMISING]]
+            if microseconds < best and not why_not(tiling, shape, target):
+                best, found = microseconds, tiling
+    assert found is not None
+    return found
 
 
 def _sorted(

@@ -2,19 +2,20 @@
 
 Everything at once: what comes from memory, through the L2 cache and into one multiprocessor, and
 what its tensor units do, as a norm of these times (the exponent says how well they overlap). One
-after the other: the launch, the results' way out of a block, and what a block that follows another
-on a multiprocessor waits for. What is no property of a GPU was fitted to times of an H200
-(``python -m casestudies model --fit``).
+after the other: the launch, the results' way out of a block, what a block that follows another
+on a multiprocessor waits for, and in a block that stays the products and stores of its groups: how
+many blocks a multiprocessor has at a time decides how much of that is hidden. What is no property
+of a GPU was fitted to times of an H200 and an H100 (``python -m casestudies model --fit``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.families.contraction.limits import registers_needed, shared_bytes
+from selector.families.contraction.limits import registers_given, shared_bytes
 from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
 from selector.machine.record import Machine, Rate
-from selector.targets import Target, find_target
+from selector.targets import Multiprocessor, Target, find_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +30,34 @@ class Fitted:
     bytes a microsecond that the threads of a feeding group copy where the copy engine cannot, and a
     warp that multiplies as well. ``multicast``: of meeting in a cluster. ``again``: until the next
     block on a multiprocessor multiplies. ``copy_kernel``: of a copy ahead, beside its bytes.
-    ``store``: until a block's results are out, and clocks for a ``sector`` of 32 bytes of them, for
-    an element in a ``narrow`` strip, or for one that a lane stores alone, where operands are
-    swapped (``scattered``). ``turn``: clocks
-    between runs of a group alone; ``step``: from a warp's loads to its next ones. ``adding``: of
+    ``store``: until a block has handed over its results, and clocks for a ``sector`` of 32 bytes of
+    them (``alone``: times as many where one group has them all), for an element in a ``narrow``
+    strip, or for one that a lane stores by itself, where operands are swapped (``scattered``).
+    ``turn``: clocks between runs of a group alone; ``step``: from a warp's loads to its next ones;
+    ``turning``: times as long it reads bytes that do not lie along the sum. ``adding``: of
     the kernel that adds parts, beside ``round``, of the loads of a thread that are on their way
     at once, and ``meeting``, of the threads that add a result's.
     """
 
-    overlap: float = 2.63
-    start: float = 1.39
+    overlap: float = 2.7
+    start: float = 0.6
     arrival: float = 1.08
     held: float = 0.75
     odd_lines: float = 0.73
     void: float = 2.2
-    by_threads: float = 6.0
-    by_warp: float = 1.1
-    multicast: float = 1.38
-    again: float = 1.9
+    by_threads: float = 7.0
+    by_warp: float = 0.8
+    multicast: float = 0.62
+    again: float = 1.8
     copy_kernel: float = 2.9
-    store: float = 0.03
-    sector: float = 1.2
-    narrow: float = 0.2
-    scattered: float = 0.25
+    store: float = 0.4
+    sector: float = 1.55
+    alone: float = 1.35
+    narrow: float = 0.23
+    scattered: float = 0.42
     turn: float = 1.6
     step: float = 105.0
+    turning: float = 8.5
     adding: float = 0.25
     meeting: float = 0.61
     round: float = 0.58
@@ -61,6 +65,7 @@ class Fitted:
 
 FITTED = Fitted()
 SUM_BYTES = 4
+MOST_STAYING = 2  # blocks that stay on a multiprocessor
 STRIP = 32  # columns of a vector statement whose results leave as one box
 
 
@@ -98,23 +103,28 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     running = machine.running(t.cluster)
     tiles = tiles_n * tiles_m * t.sums(shape.k) * shape.batch
     blocks = -(-tiles // running)
-    together = min(blocks, t.persistent or resident(t, shape, target))
+    together = min(blocks, t.persistent or blocks, resident(t, shape, target))
     memory = _memory(t, shape, machine, running * together)
     cache, filling = _filling(t, shape, machine, fitted, tiles, blocks, together)
-    multiplying = blocks * _multiplying(t, shape, machine, fitted, together)
+    own = _multiplying(t, shape, machine, fitted, together)
+    multiplying = blocks * own
     waiting = machine.launch + fitted.start + _copies(t.copied, shape, machine, fitted)
     if t.cluster > 1:
         waiting += fitted.multicast
     storing = _storing(t, shape, machine, fitted)
-    leaving = blocks * storing if t.persistent else 0.0  # while the next tile is multiplied
-    if not t.persistent:
-        rounds = -(-blocks // together)
-        storing *= rounds if together == 1 else 1 + (rounds - 1) / together
+    rounds = -(-blocks // together)
+    leaving = 0.0
+    if t.persistent:  # while the ring is filled, groups multiply and hand over results in turn
+        multiplying = max(multiplying, rounds * (own + fitted.store))
+        leaving = rounds * storing
+    else:
         waiting += (rounds - 1) * fitted.again / together
+        last = _storing(t, shape, machine, fitted, together)
+        storing = last + storing * (rounds - 1) / together
     if t.part:
         waiting += _adding(t, shape, machine, fitted)
     p = fitted.overlap
-    at_once = (memory, cache, filling, multiplying, leaving)
+    at_once = (max(memory, leaving), cache, filling, multiplying)
     overlapped = sum(part**p for part in at_once) ** (1 / p)
     return Estimate(
         overlapped + storing + waiting,
@@ -123,25 +133,37 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
 
 
 def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted = FITTED) -> float:
-    """Microseconds that no schedule with that block tile, those parts of a sum and those operands
-    copied takes less than: everything at its full rate, and nothing waits for a slot.
+    """Microseconds that no schedule of the space with that block tile, those parts of a sum and
+    those operands copied takes less than: everything at its full rate, as many blocks at a time as
+    their registers and threads allow, and nothing waits for a slot.
     """
+    sm = find_target(machine.target).multiprocessor
+    assert sm is not None
     tiles = -(-shape.n // t.n) * -(-shape.m // t.m) * t.sums(shape.k) * shape.batch
     blocks = -(-tiles // machine.multiprocessors)
-    kilobytes = _block_bytes(t, shape, fitted) / 1e3
-    filling = blocks * kilobytes / machine.kilobytes(machine.fill)
+    together = min(blocks, _beside(t, shape, sm, 0, stays=False))
+    kilobytes = blocks * _block_bytes(t, shape, fitted) / 1e3
+    filling = kilobytes / machine.kilobytes(machine.fill)
     if _left(shape.odd, copied):
-        filling = max(filling, kilobytes / _feeding(t, fitted))
-    multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine) / machine.megahertz
+        filling = max(filling, kilobytes / (together * _feeding(t, fitted)))
+    multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine, fitted) / machine.megahertz
     operands = (shape.m + shape.n) * shape.k * shape.bytes
     moved = shape.batch * (operands + shape.m * shape.n * shape.result_bytes)
     memory = moved / 1e6 / machine.copy
     apart = machine.launch + fitted.start + _copies(copied, shape, machine, fitted)
     if t.part:
         apart += _adding(t, shape, machine, fitted)
+    storing = _storing(t, shape, machine, fitted)
     p = fitted.overlap
-    overlapped = (memory**p + filling**p + multiplying**p) ** (1 / p)
-    return apart + _storing(t, shape, machine, fitted) + overlapped
+    after = (-(-blocks // together) - 1) / together * (storing + fitted.again)
+    parts = memory**p + filling**p + multiplying**p
+    own = parts ** (1 / p) + after  # of blocks with a tile each
+    if t.unit == "group" and not t.part:
+        turns = -(-blocks // min(together, MOST_STAYING))
+        multiplying = max(multiplying, turns * (multiplying / blocks + fitted.store))
+        memory = max(memory, turns * storing)
+        own = min(own, (memory**p + filling**p + multiplying**p) ** (1 / p))
+    return apart + storing + own
 
 
 def resident(t: Tiling, shape: Shape, target: Target) -> int:
@@ -149,9 +171,13 @@ def resident(t: Tiling, shape: Shape, target: Target) -> int:
     sm = target.multiprocessor
     assert sm is not None
     shared = sm.shared_memory // (shared_bytes(t, shape) + sm.reserved_shared)
-    registers = -(-registers_needed(t) // 8) * 8 * t.threads
-    fitting = min(shared, sm.registers // registers, 32 * sm.warps // t.threads, sm.blocks)
-    return max(1, fitting)
+    return max(1, min(shared, _beside(t, shape, sm, t.k, stays=t.persistent > 0)))
+
+
+def _beside(t: Tiling, shape: Shape, sm: Multiprocessor, run: int, *, stays: bool) -> int:
+    """Blocks that a multiprocessor has registers and threads for."""
+    registers = -(-registers_given(t, shape, run, stays=stays) // 8) * 8 * t.threads
+    return max(1, min(sm.registers // registers, 32 * sm.warps // t.threads, sm.blocks))
 
 
 def _memory(t: Tiling, shape: Shape, machine: Machine, at_once: int) -> float:
@@ -235,7 +261,7 @@ def _left(names: str, copied: str) -> bool:
 
 def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together: int) -> float:
     """Of one block's tile, by tensor units that are its own."""
-    runs, clocks = -(-t.own(shape.k) // t.k), t.k * _clocks(t, shape, machine)
+    runs, clocks = -(-t.own(shape.k) // t.k), t.k * _clocks(t, shape, machine, fitted)
     if t.unit == "group":
         clocks += fitted.turn / (t.parts * together)
     else:
@@ -243,7 +269,7 @@ def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, toge
     return runs * clocks / machine.megahertz
 
 
-def _clocks(t: Tiling, shape: Shape, machine: Machine) -> float:
+def _clocks(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Of a tile's products for an element of the sum, when nothing waits."""
     if t.unit == "group":
         rate: Rate = "wgmma.s8" if shape.integers else "wgmma.f16"
@@ -252,20 +278,26 @@ def _clocks(t: Tiling, shape: Shape, machine: Machine) -> float:
         return t.parts * t.rows / 64 / t.depth * max(full, full / 2 + 16)
     rate = "mma.s8" if shape.integers else "mma.f16"
     macs = t.m * t.n * (2 if shape.single else 1)  # of tf32 an instruction has half the depth
-    read = t.parts * (t.part_n + t.part_m) * shape.bytes / machine.shared
+    turned = [fitted.turning if x in shape.across else 1.0 for x in "AB"]
+    read = t.parts * (t.part_m * turned[0] + t.part_n * turned[1]) * shape.bytes / machine.shared
     return max(macs / machine.rates[rate], read)
 
 
-def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
-    """Results of one block: by the copy engine in whole rows, by threads in halves of sectors."""
+def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together: int = 1) -> float:
+    """Results of a block, or of so many at once: by the copy engine in whole rows, by the threads
+    of all of them in turn in halves of sectors.
+    """
     elements = min(t.m, shape.m) * min(t.n, shape.n)
     size = SUM_BYTES if t.part else shape.result_bytes
     if t.swapped:
-        return fitted.store + fitted.scattered * elements / machine.megahertz
+        return fitted.store + together * fitted.scattered * elements / machine.megahertz
     boxes = t.unit == "group" and shape.n * size % 16 == 0
     sectors = elements * size / (32 if boxes or t.part else 16)
-    narrow = fitted.narrow * elements if t.unit == "group" and t.vector_columns < STRIP else 0.0
-    return fitted.store + (fitted.sector * sectors + narrow) / machine.megahertz
+    clocks = fitted.sector * sectors
+    if t.unit == "group":
+        clocks *= max(1.0, fitted.alone / t.parts)
+        clocks += fitted.narrow * elements if t.vector_columns < STRIP else 0.0
+    return fitted.store + (clocks if boxes else together * clocks) / machine.megahertz
 
 
 def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:

@@ -4,7 +4,7 @@ copies divide. Exact where it says how much shared memory a block has, but for b
 
 from __future__ import annotations
 
-from selector.families.contraction.tiling import LINE, MOST_LANES, Shape, Tiling
+from selector.families.contraction.tiling import GROUP_ROWS, LINE, MOST_LANES, Shape, Tiling
 from selector.targets import Target
 
 SWIZZLED = (32, 64, LINE)  # bytes of a row that the copy engine swizzles
@@ -12,6 +12,9 @@ ALIGNMENT = 1024  # bytes, of swizzled tiles
 LANES = 32  # of a warp: neighbours that parts are added of
 OTHERS = 32  # registers of a thread beside its accumulators
 WARP_OTHERS = 64  # of a thread of a warp, which has its operands in registers as well
+BESIDE = 26  # registers that a thread of a group is given beside its accumulators, at least
+PLACES, PLACE = 40, 8  # of a thread whose operands' places are kept: of all, and of a product
+MANY = 88  # that threads of more than two groups are given in any case
 BOX = 2048  # bytes of results that a warp has on their way while its block stays
 MOST_STAGES = 16
 MOST_CLUSTER = 8
@@ -119,6 +122,21 @@ def _too_much(t: Tiling, shape: Shape, target: Target) -> str:
 def registers_needed(t: Tiling) -> int:
     """Of a thread, about: its accumulators and what else it keeps."""
     return t.accumulators + (OTHERS if t.unit == "group" else WARP_OTHERS)
+
+
+def registers_given(t: Tiling, shape: Shape, run: int, *, stays: bool) -> int:
+    """Of a thread, about, as the compiler deals them out, which knows of no second block: beside
+    its accumulators, it keeps where the operands of a run's products are. Rings of swapped
+    operands that lie along the sum are walked through instead.
+    """
+    if t.unit == "warp":
+        return registers_needed(t)
+    least = t.accumulators + BESIDE
+    if t.swapped and shape.along_a and shape.along_b:
+        return least
+    products = run * shape.bytes // 32 * (t.rows // GROUP_ROWS)
+    kept = least + PLACE * (products + 1) if stays else PLACES + PLACE * products
+    return max(least, kept, MANY if t.threads > 256 else 0)
 
 
 def registers_left(t: Tiling, target: Target) -> int:

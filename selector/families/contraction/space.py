@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
 
 from selector.families.contraction.limits import (
     BOX,
@@ -50,35 +49,25 @@ OWN_RESULTS = 2 * BOX * 4  # bytes of a group's results on their way while its b
 
 def space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """All that compile for the machine's target, each once."""
+    target = find_target(machine.target)
     for tile in tiles(shape, machine):
         for copied in copies(tile, shape):
-            yield from finished(tile, copied, shape, machine)
+            for tiling in finished(tile, copied, shape, machine):
+                if not why_not(tiling, shape, target):
+                    yield tiling
 
 
 def finished(tile: Tiling, copied: str, shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    """The schedules of the space with that block tile and those operands copied before."""
+    """The schedules with that block tile and those operands copied before, those among them that do
+    not compile.
+    """
     for run in _runs(shape):
-        yield from _possible(tile, copied, run, shape, machine)
-
-
-def plain(tile: Tiling, copied: str, shape: Shape, machine: Machine) -> Tiling | None:
-    """The plainest one of them, of the longest run; None if there are none."""
-    runs = (_possible(tile, copied, run, shape, machine) for run in reversed(_runs(shape)))
-    return next(chain.from_iterable(runs), None)
+        yield from _rings(tile, copied, run, shape, machine)
 
 
 def _runs(shape: Shape) -> tuple[int, ...]:
     """The shortest one of a sum that is no longer, else the usual ones."""
     return next(((run,) for run in SHORT_RUNS if shape.k * shape.bytes <= run * 2), RUNS)
-
-
-def _possible(
-    tile: Tiling, copied: str, run: int, shape: Shape, machine: Machine
-) -> Iterator[Tiling]:
-    target = find_target(machine.target)
-    for tiling in _rings(tile, copied, run, shape, machine, target):
-        if not why_not(tiling, shape, target):
-            yield tiling
 
 
 def tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
@@ -158,10 +147,9 @@ def _close(shape: Shape, target: Target) -> Iterator[tuple[int, Tiling]]:
             yield m * n, tile
 
 
-def _rings(
-    t: Tiling, copied: str, run: int, shape: Shape, machine: Machine, target: Target
-) -> Iterator[Tiling]:
+def _rings(t: Tiling, copied: str, run: int, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """A tile, what is copied before and a run, with rings and grids."""
+    target = find_target(machine.target)
     k = run * 2 // shape.bytes
     if run > RUNS[0]:
         if t.unit == "warp" and shape.integers:

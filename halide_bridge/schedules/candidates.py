@@ -13,6 +13,7 @@ from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_o
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.schedules.turns import argument_of, goes_on
 from selector.families import contraction, layers, windows
+from selector.ir.types import FLOAT32
 from selector.machine import Machine
 
 Sum = Product | Window | Layer
@@ -38,10 +39,17 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
             # Planes have as many pixels each, the last ones one more than windows read.
             return "its windows do not lie at neighbouring pixels, and its image ends with them"
         copied = pixels > 1 or (source is not None and source.along > 0)
+        beside = source is None or source.along == 0
+        if pixels > 1 and beside and shape.channels * shape.bytes < layers.VECTOR:
+            return "its pixels have too few channels to be dealt out as vectors"
         if copied and not layers.worth_turning(shape, pixels, machine):
             return "it is too short to have its image copied, channels and neighbours side by side"
         return layer
-    return layer or window_of(member, program) or product
+    window = layer or window_of(member, program) or product
+    single = isinstance(window, Window) and window.type == FLOAT32
+    if single and not windows.worth_rounding(window.shape, machine):
+        return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
+    return window
 
 
 def candidates(found: Sum, program: Program, known: Guess, machine: Machine) -> Iterator[Tiling]:

@@ -141,8 +141,8 @@ def test_products_that_nobody_scheduled(
     assert off(simulated(kernel, (m, n), {"A": a, "B": given}), wanted) <= EXACT
 
 
-@pytest.mark.parametrize("taps", [(3, 3), (7, 5), (1, 31)])
-def test_filters_that_nobody_scheduled(taps: tuple[int, int]) -> None:
+def edged(taps: tuple[int, int]) -> hl.Func:
+    """A filter of an image that goes on as its edges."""
     x, y = hl.Var("x"), hl.Var("y")
     image, weights = hl.ImageParam(F32, 2, "I"), hl.ImageParam(F32, 2, "K")
     out, total = hl.Func("out"), hl.Func("total")
@@ -150,12 +150,25 @@ def test_filters_that_nobody_scheduled(taps: tuple[int, int]) -> None:
     inside = hl.BoundaryConditions.repeat_edge(image)
     total[x, y] += inside[x + r.x - taps[1] // 2, y + r.y - taps[0] // 2] * weights[r.x, r.y]
     out[x, y] = total[x, y]
-    kernel = hb.compile(out, target="sm_90a", schedule="auto", instructions=TF32)
+    return out
+
+
+@pytest.mark.parametrize("taps", [(11, 3), (7, 5), (1, 31)])
+def test_filters_that_nobody_scheduled(taps: tuple[int, int]) -> None:
+    kernel = hb.compile(edged(taps), target="sm_90a", schedule="auto", instructions=TF32)
     assert blocks(kernel) == {"mma.m16n8k8.tf32.f32"}
     picture, weighted = singles(1, 61, 203), singles(2, *taps)
     wide = np.pad(to_tf32(picture), [(n // 2, n - 1 - n // 2) for n in taps], mode="edge")
     found = emulation.check(kernel, sizes=picture.shape, I=picture, K=weighted)
     assert off(found, correlated(wide, to_tf32(weighted))) <= EXACT
+
+
+def test_filters_that_gain_nothing_are_not_rounded() -> None:
+    """Memory takes longer than 9 products a pixel on CUDA cores."""
+    report = hb.autoschedule(edged((3, 3)), target="sm_90a", instructions=TF32).report
+    assert "while its bytes are moved: f32 stays f32" in report
+    kernel = hb.compile(edged((3, 3)), target="sm_90a", schedule="auto", instructions=TF32)
+    assert not blocks(kernel)
 
 
 def test_without_leave_they_stay_on_cuda_cores() -> None:

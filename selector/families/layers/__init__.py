@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from selector.families.layers.choice import candidates, worth_turning
+from selector.families.layers.choice import VECTOR, candidates, worth_turning
 from selector.families.layers.tiling import Shape, Tiling
 
-__all__ = ["Shape", "Tiling", "candidates", "worth_turning"]
+__all__ = ["VECTOR", "Shape", "Tiling", "candidates", "worth_turning"]

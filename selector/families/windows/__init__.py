@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 from selector.families.windows.choice import candidates, pick, ranked
-from selector.families.windows.cost import Estimate, estimate
+from selector.families.windows.cost import Estimate, estimate, worth_rounding
 from selector.families.windows.limits import why_not
 from selector.families.windows.space import space
 from selector.families.windows.tiling import Axis, Shape, Tiling
@@ -24,4 +24,5 @@ __all__ = [
     "ranked",
     "space",
     "why_not",
+    "worth_rounding",
 ]

@@ -27,6 +27,8 @@ from selector.targets import find_target
 CHUNK = 16  # bytes that a thread copies at once
 CONVERTED = 8  # bytes of f16 that would come as fast as one byte that is converted
 
+CORES = 0.4  # of their rate: what filters of single floats reach on CUDA cores, measured
+
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
@@ -173,3 +175,13 @@ def _resident(t: Tiling, shape: Shape, machine: Machine) -> int:
             room.shared_memory // (shared_bytes(t, shape) + room.reserved_shared),
         ),
     )
+
+
+def worth_rounding(shape: Shape, machine: Machine) -> bool:
+    """Whether a filter of single floats takes CUDA cores longer than its bytes take: else tensor
+    units, which round them, gain nothing.
+    """
+    taps = shape.x.taps * shape.y.taps
+    moved = shape.result_bytes + shape.bytes * shape.x.step * shape.y.step
+    cores = taps / (CORES * machine.tera_macs("fma.f32"))
+    return cores > moved / machine.copy

@@ -46,10 +46,11 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
             return "it is too short to have its image copied, channels and neighbours side by side"
         return layer
     window = layer or window_of(member, program) or product
-    single = isinstance(window, Window) and window.type == FLOAT32
-    if single and not windows.worth_rounding(window.shape, machine):
-        return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
-    return window
+    match window:
+        case Window(type=t) if t == FLOAT32 and not windows.worth_rounding(window.shape, machine):
+            return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
+        case _:
+            return window
 
 
 def candidates(found: Sum, program: Program, known: Guess, machine: Machine) -> Iterator[Tiling]:

@@ -76,7 +76,7 @@ class Stepper:
             while self.schedule(schedule):
                 if self.round >= most:
                     why = f"the phase {phase!r} still changed the graph in its last round, {most}"
-                    raise RunawayError(phase, why, self._hot())
+                    raise RunawayError(phase, why, self.hot())
                 self.round += 1
             rounds[phase] = self.round
         return rounds
@@ -116,7 +116,7 @@ class Stepper:
             if i == MAX_STEPS:
                 shown = _shown(("saturate", *parts))
                 why = f"{shown} did not come to an end in {MAX_STEPS} runs"
-                raise RunawayError(self.phase, why, self._hot())
+                raise RunawayError(self.phase, why, self.hot())
         return changed
 
     def _step(self, ruleset: str, times: int) -> bool:
@@ -133,11 +133,11 @@ class Stepper:
             self.steps.append(step)
             self.watch(step)
             if updated and self.engine.size() > MAX_TUPLES:
-                raise RunawayError(self.phase, f"more than {MAX_TUPLES} tuples", self._hot())
+                raise RunawayError(self.phase, f"more than {MAX_TUPLES} tuples", self.hot())
             changed = changed or updated
         return changed
 
-    def _hot(self) -> tuple[str, ...]:
+    def hot(self) -> tuple[str, ...]:
         """The rules that matched most in the last steps."""
         last: Counter[str] = Counter()
         for step in self.steps[-6:]:

@@ -92,6 +92,10 @@ class Bench:
                 )  # fmt: skip
             seen[rule.name] = rule
 
+    def stepper(self, engine: Engine) -> Stepper:
+        """What runs the schedules of a test."""
+        return Stepper(engine)
+
     def facts(self, targets: Iterable[str]) -> str:
         """The instruction facts of targets."""
         return "\n".join(
@@ -124,7 +128,7 @@ class _Run:
     stopped: bool = False
 
     def __post_init__(self) -> None:
-        self.stepper = Stepper(self.engine)
+        self.stepper = self.bench.stepper(self.engine)
         self.rule = " ".join(self.case.rules)
 
     def outcome(self) -> Outcome:

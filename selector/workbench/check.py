@@ -11,7 +11,7 @@ from selector.workbench.bench import Bench, Outcome
 from selector.workbench.cases import Case, Kind, load
 from selector.workbench.files import read_given, with_standard
 from selector.workbench.problems import Problem, at
-from selector.workbench.ruleset import RuleFiles, lint, read_rules
+from selector.workbench.ruleset import Rule, lint, read_rules
 from selector.workbench.source import expression
 
 MOST_STOPPED = 3
@@ -79,12 +79,12 @@ def check(
         own = {name for name, _ in given.rules}
         found = lint(files)
     except ParseError as error:
-        result.problems.append(_of_error(error))
+        result.problems.append(of_error(error))
         result.seconds = time.perf_counter() - start
         return result
     result.problems += [p for p in found if not own or p.file in own] or found
     if not paths:
-        result.problems += untested(files, cases)
+        result.problems += untested(read_rules(files), cases)
     if not any(p.breaks for p in result.problems):
         _run(result, Bench(files, only), _for_targets(cases, targets))
     else:
@@ -125,12 +125,12 @@ def matching(cases: Iterable[Case], pattern: str) -> Iterator[Case]:
     return (c for c in cases if wanted.search(f"{c.file} {c.name} {c.note}"))
 
 
-def untested(files: RuleFiles, cases: Sequence[Case]) -> list[Problem]:
+def untested(rules: Sequence[Rule], cases: Sequence[Case]) -> list[Problem]:
     """Rules without a test in which they fire, or one in which they must not."""
     missing: list[Problem] = []
     for kind in (Kind.FIRES, Kind.SILENT):
         tested = {rule for case in cases if case.kind is kind for rule in case.rules}
-        for rule in read_rules(files):
+        for rule in rules:
             if rule.name and rule.name not in tested:
                 where = rule.form.file.replace("rules/", "rules/tests/", 1)
                 header = f"; [{rule.name}] {kind.value}"
@@ -160,7 +160,7 @@ def _run(result: Result, bench: Bench, cases: Sequence[Case]) -> None:
             return
 
 
-def _of_error(error: ParseError) -> Problem:
+def of_error(error: ParseError) -> Problem:
     """A file that is no egglog text, as a problem of it."""
     where = "" if error.where is None else error.where.location
     file, line, column = where.rsplit(":", 2) if where.count(":") > 1 else (where, "1", "1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -22,13 +23,18 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     """Give the ``rules`` parser its commands."""
     commands = parser.add_subparsers(
         required=True,
-        metavar="check | test | list | coverage | soundness | prove | infer | trace | graph",
+        metavar="check | watch | lsp | test | list | coverage | soundness | prove | infer | trace "
+        "| graph",
     )
 
-    def command(name: str, run: Command, about: str, what: str = "") -> argparse.ArgumentParser:
-        """A command; ``about`` it in the list of all, ``what`` it does in its own help."""
+    def command(
+        name: str, run: Command, about: str, what: str = "", data: bool = True
+    ) -> argparse.ArgumentParser:
+        """A command; ``about`` it in the list of all, ``what`` it does in its own help, and whether
+        it can say so as data."""
         made = commands.add_parser(name, help=about, description=what or about)
-        made.add_argument("--json", action="store_true", help="as data")
+        if data:
+            made.add_argument("--json", action="store_true", help="as data")
         made.set_defaults(command=run)
         return made
 
@@ -36,6 +42,14 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     check = command("check", run_check, "check rules and tests", f"check rules and tests: {more}")
     check.add_argument("files", nargs="*", metavar="FILE", help="rules or tests, told by content")
     check.add_argument("--alone", action="store_true", help="without the standard rules")
+    about = "check rules and tests each time one is saved"
+    watched = command("watch", run_watch, about, data=False)
+    about = "rules or tests; without, those of the package"
+    watched.add_argument("files", nargs="*", metavar="FILE", help=about)
+    about = "a language server for editors, on standard input and output"
+    command("lsp", run_lsp, about, data=False).add_argument(
+        "--stdio", action="store_true", help="as editors say it; there is nothing else"
+    )
     test = command("test", run_test, "run the tests of rules")
     test.add_argument("files", nargs="*", metavar="FILE", help="tests; without, those of the rules")
     _add_pattern(test)
@@ -127,6 +141,11 @@ def say(text: str) -> None:
     sys.stdout.write(text.rstrip("\n") + "\n")
 
 
+def say_now(text: str) -> None:
+    say(text)
+    sys.stdout.flush()
+
+
 def say_json(data: object) -> None:
     say(json.dumps(data, indent=2))
 
@@ -153,6 +172,22 @@ def run_check(options: argparse.Namespace) -> int:
     result = check(options.files, targets(options), instructions(options), options.alone)
     say_json(result.as_dict()) if options.json else say(str(result))
     return result.code
+
+
+def run_watch(options: argparse.Namespace) -> int:
+    """Until it is interrupted; exit code 1 if something is wrong then."""
+    from selector.workbench.live.watch import watch
+
+    return watch(options.files, say_now)
+
+
+def run_lsp(options: argparse.Namespace) -> int:
+    from selector.workbench.live.server import Server
+
+    code = Server(sys.stdin.buffer, sys.stdout.buffer).run()
+    # Not by way of the interpreter's end: a check may still be inside egglog, which cannot be told
+    # to stop and does not survive that.
+    os._exit(code)
 
 
 def run_test(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ of a file are told and not the first only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rules import rule_files
@@ -53,10 +53,11 @@ def forms(files: Iterable[tuple[str, str]]) -> list[Form]:
 
 def read_rules(files: Iterable[tuple[str, str]]) -> tuple[Rule, ...]:
     """All rules of files in loading order."""
-    return tuple(_rule(f) for f in forms(files) if f.head in RULES)
+    return tuple(rule_of(f) for f in forms(files) if f.head in RULES)
 
 
-def _rule(form: Form) -> Rule:
+def rule_of(form: Form) -> Rule:
+    """A form that is a rule, read."""
     law = " ".join(line.lstrip("; ").strip() for line in form.above)
     return Rule(form.option(":name"), form.option(":ruleset"), law, form)
 
@@ -68,8 +69,8 @@ def lint(files: Sequence[tuple[str, str]]) -> tuple[Problem, ...]:
     graph = egglog.EGraph()
     for form in forms(files):
         if form.head in RULES:
-            rule = _rule(form)
-            found += _habits(rule, known)
+            rule = rule_of(form)
+            found += habits(rule, known)
             if rule.name in known:
                 continue  # egglog panics on a second rule of one name
             if rule.name:
@@ -82,7 +83,7 @@ def lint(files: Sequence[tuple[str, str]]) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def _habits(rule: Rule, known: dict[str, Rule]) -> list[Problem]:
+def habits(rule: Rule, known: Mapping[str, Rule]) -> list[Problem]:
     """What this project asks of a rule beyond egglog."""
     form, name = rule.form, rule.name
     found: list[Problem] = []

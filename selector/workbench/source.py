@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from selector.diagnostics import ParseError, UserError
@@ -18,6 +19,12 @@ DEEPEST = 200
 """Parentheses inside one another: egglog's parser recurses on the stack of its process. Our rules
 have 10."""
 _TOKEN = re.compile(r';[^\n]*|"(?:\\.|[^"\\])*"|[()]|\s+|[^\s()";]+|"', re.DOTALL)
+
+
+@lru_cache(maxsize=2048)
+def _words(text: str) -> tuple[str, ...]:
+    found = (m[0] for m in _TOKEN.finditer(text))
+    return tuple(w for w in found if w[0] not in ";()" and not w.isspace())
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +49,7 @@ class Form:
     @property
     def words(self) -> tuple[str, ...]:
         """The tokens of the form, without parentheses and comments."""
-        found = (m[0] for m in _TOKEN.finditer(self.text))
-        return tuple(w for w in found if w[0] not in ";()" and not w.isspace())
+        return _words(self.text)
 
     def option(self, name: str) -> str:
         """The value of an option such as ``:name``, without quotes; empty if it is not there."""

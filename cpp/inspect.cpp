@@ -268,9 +268,13 @@ Func clone_for(const Function &f, Function consumer, const std::string &name) {
 
 Func dealt(const Function &f, Function consumer, const std::vector<int> &steps,
            const std::string &name) {
-    Func planes(Halide::Internal::unique_name(name));
+    Func planes(name);  // which makes it unique
     std::vector<std::string> args = f.args();
-    args.push_back(Halide::Internal::unique_name("plane"));
+    std::string last = "plane";  // no number in it: Halide orders terms by names
+    while (std::find(args.begin(), args.end(), last) != args.end()) {
+        last += "_";
+    }
+    args.push_back(last);
     Expr plane = Variable::make(Halide::Int(32), args.back());
     std::vector<Expr> at, values;
     for (size_t d = 0; d < steps.size(); d++) {

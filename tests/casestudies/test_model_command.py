@@ -130,7 +130,7 @@ def test_constants_are_fitted(name: str, changes: dict[str, float]) -> None:
         tilings = [t for _, t in family.ranked(shape, H200)][::40]
         problems[problem.name] = [Sample(shape, t, truth(t, shape)) for t in tilings]
     before = loss(problems, family.foretelling(constants, H200))
-    fitted, after = fit(problems, constants, lambda c: family.foretelling(c, H200), 60, 1)
+    fitted, after = fit(problems, constants, lambda c: family.foretelling(c, H200), 150, 1)
     assert loss(problems, truth) == pytest.approx(0, abs=0.02)
     assert after == loss(problems, family.foretelling(fitted, H200)) < 0.8 * before
 

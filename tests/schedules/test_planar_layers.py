@@ -14,6 +14,7 @@ from emulation import check
 from verified import EMULATED
 
 import halide_bridge as hb
+from halide_bridge.names import plain
 from selector.diagnostics import ScheduleError
 from selector.ir.bfloat16 import from_bits, to_bits
 
@@ -214,3 +215,14 @@ def test_a_sum_too_short_to_turn_its_image_for_stays_where_it_is() -> None:
     result = kernel.interpret(image=data, w=weights, sizes=(3, 20, 30))
     wanted = np.einsum("chw,fc->fhw", data.astype(float), weights.astype(float))
     assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_what_is_dealt_out_has_one_name() -> None:
+    """However many there were before: Halide's counters are not in it."""
+    names = set[str]()
+    for _ in range(60):
+        f, g, x = hl.Func("f"), hl.Func("g"), hl.Var("x")
+        f[x] = x
+        g[x] = f[2 * x]
+        names.add(plain(hb.dealt(f, g, (2,)).name()))
+    assert names == {"f_dealt"}

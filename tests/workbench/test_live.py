@@ -193,7 +193,10 @@ def test_an_interrupt_ends_the_watch(tmp_path: Path, text: str, code: int) -> No
     mine.write_text(text)
     command = [sys.executable, "-m", "selector", "rules", "watch", str(mine)]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # else perhaps ignored
+    )  # fmt: skip
     assert process.stdout is not None
     while " ms" not in process.stdout.readline():
         pass

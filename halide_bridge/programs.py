@@ -37,7 +37,9 @@ class Programs:
         options: Mapping[str, Any],
     ) -> None:
         self._source = source_of(output, name, inputs)
-        self._target, self._options = target, options
+        self._target, self._options = target, dict(options)
+        if (allowed := options.get("instructions")) is not None:
+            self._options["instructions"] = tuple(allowed)  # asked for again for each program
         self._plan: Plan | None = None
         self._made_of: dict[str, Kernel] = {}  # by the text of the loops
 

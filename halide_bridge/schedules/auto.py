@@ -80,8 +80,7 @@ def autoschedule(
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
     known = guess(read_program(outputs), sizes, location)
-    wanted = _Wanted(_gpu(target, location), None if instructions is None else tuple(instructions))
-    schedule = _applied(outputs, _plan(outputs, wanted, known))
+    schedule = _applied(outputs, _plan(outputs, _wanted(target, instructions, location), known))
     _scheduled.update((func.name(), location) for func in outputs)
     return schedule
 
@@ -100,8 +99,7 @@ def lower_auto(
     """
     with apart(source.said):
         known = guess(read_program(source.outputs), sizes, source.location, some)
-        allowed = None if instructions is None else tuple(instructions)
-        plan = _plan(source.outputs, _Wanted(_gpu(target, source.location), allowed), known)
+        plan = _plan(source.outputs, _wanted(target, instructions, source.location), known)
         module = lower_copy(
             source.outputs,
             lambda copies: _applied(copies, plan),
@@ -207,6 +205,10 @@ def _attending(
             if not _why_not(outputs, more, wanted):
                 return more
     return plan
+
+
+def _wanted(target: str | Target, instructions: Iterable[str] | None, location: str) -> _Wanted:
+    return _Wanted(_gpu(target, location), None if instructions is None else tuple(instructions))
 
 
 def _gpu(target: str | Target, location: str) -> Target:

@@ -32,25 +32,33 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         source = argument_of(program.members[layer.image], layer.inner, program)
         if source is None and layer.inner:  # what is computed lies as it does
             return window_of(member, program) or product
-        shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
-        apart = [d for d, step in enumerate(layer.steps) if step > 1]
-        image = program.members[layer.image]
-        if shape.taps > 1 and not all(goes_on(image, d, program) for d in apart):
-            # Planes have as many pixels each, the last ones one more than windows read.
-            return "its windows do not lie at neighbouring pixels, and its image ends with them"
-        copied = pixels > 1 or (source is not None and source.along > 0)
-        beside = source is None or source.along == 0
-        if pixels > 1 and beside and shape.channels * shape.bytes < layers.VECTOR:
-            return "its pixels have too few channels to be dealt out as vectors"
-        if copied and not layers.worth_turning(shape, pixels, machine):
-            return "it is too short to have its image copied, channels and neighbours side by side"
-        return layer
+        turned = source is not None and source.along > 0
+        return _why_not_copied(layer, turned, program, known, machine) or layer
     window = layer or window_of(member, program) or product
     match window:
         case Window(type=t) if t == FLOAT32 and not windows.worth_rounding(window.shape, machine):
             return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
         case _:
             return window
+
+
+def _why_not_copied(
+    layer: Layer, turned: bool, program: Program, known: Guess, machine: Machine
+) -> str:
+    """Why a layer's image cannot, or should not, be copied as it is wanted: dealt out where windows
+    are pixels apart, ``turned`` where channels are not innermost. Empty where it is or need not be.
+    """
+    shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
+    apart = [d for d, step in enumerate(layer.steps) if step > 1]
+    image = program.members[layer.image]
+    if shape.taps > 1 and not all(goes_on(image, d, program) for d in apart):
+        # Planes have as many pixels each, the last ones one more than windows read.
+        return "its windows do not lie at neighbouring pixels, and its image ends with them"
+    if apart and not turned and shape.channels * shape.bytes < layers.VECTOR:
+        return "its pixels have too few channels to be dealt out as vectors"
+    if (apart or turned) and not layers.worth_turning(shape, pixels, machine):
+        return "it is too short to have its image copied, channels and neighbours side by side"
+    return ""
 
 
 def candidates(found: Sum, program: Program, known: Guess, machine: Machine) -> Iterator[Tiling]:

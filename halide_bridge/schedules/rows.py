@@ -172,16 +172,6 @@ def _stored_parts(
     )
 
 
-def _fused(script: Script, update: Recorded, rvars: list[Any]) -> Any:
-    """One variable for all."""
-    first, *others = rvars
-    for i, r in enumerate(others):
-        (both,) = script.rvars(f"rf{i}")
-        update.fuse(first, r, both)
-        first = both
-    return first
-
-
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Columns as they are computed at a block: ``func``, side by side along ``x``, the variable
@@ -235,7 +225,7 @@ def columns_in_parts(
     rv, rl = script.rvars("rv", "rl")
     update = func.update(0)
     if rvars:
-        rv = _fused(script, update, rvars)
+        (rv,) = fused(script, update, rvars)
     else:
         update.split(line, rv, rl, HEIGHT)
         line = rl

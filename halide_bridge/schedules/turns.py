@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
-from halide_bridge.schedules.kernels import aligned
+from halide_bridge.schedules.kernels import aligned, fused
 from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -133,17 +132,8 @@ def _copied(
     vo, vt, vl, lo, li = script.variables("vo", "vt", "vl", "lo", "li")
     beside, across = (vt, li) if along else (li, vt)
     copy.split(args[d], vo, vt, (wide if along else high) * run).split(vt, vt, vl, run)
-    copy.split(_one(script, copy, line, "l"), lo, li, high if along else wide)
-    blocks = (lo, vo, *((_one(script, copy, outer, "z"),) if outer else ()))
+    (row,) = fused(script, copy, line)
+    copy.split(row, lo, li, high if along else wide)
+    blocks = (lo, vo, *fused(script, copy, outer))
     copy.reorder(vl, beside, across, *blocks).vectorize(vl)
     copy.gpu_blocks(*blocks).gpu_threads(beside, across)
-
-
-def _one(script: Script, copy: Recorded, dims: Sequence[Any], name: str) -> Any:
-    """One loop for several."""
-    both, *others = dims
-    for number, d in enumerate(others):
-        (fused,) = script.variables(f"{name}{number}")
-        copy.fuse(both, d, fused)
-        both = fused
-    return both

@@ -74,6 +74,8 @@ def layer_of(member: Member, program: Program) -> Layer | str:
     types = [k for k in kinds if isinstance(k, Type)]
     if len(types) > 1:
         return "its operands have two types"
+    if types[0].bytes > 2:
+        return f"there are no layers of {types[0]} on tensor units"
     others = [i for d, i in enumerate(image.indices) if d != inner]
     if len(others) != len(pixels):
         return "its image and its result do not have the same dimensions"

@@ -54,7 +54,7 @@ class Book:
 
     def text(self, file: str) -> str:
         """What a file holds; empty for one that is not here."""
-        return self.texts.get(file) or self._packaged().get(file, "")
+        return self.texts[file] if file in self.texts else self._packaged().get(file, "")
 
     @staticmethod
     def _packaged() -> dict[str, str]:

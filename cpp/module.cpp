@@ -205,8 +205,14 @@ PYBIND11_MODULE(_native, m) {
                       const std::vector<int> &steps, const std::string &name) {
         return bridge::dealt(f.function(), consumer.function(), steps, name);
     });
-    m.def("interleaved", [](const Halide::Func &output, int channels) {
-        bridge::interleaved(output, channels);
+    m.def("grouped", [](const std::vector<Halide::Func> &outputs, const Halide::Func &f,
+                        const Halide::Func &consumer, int along, const std::string &source,
+                        const std::string &weights, int group, int run, const std::string &name) {
+        return bridge::grouped(bridge::functions(outputs), f.function(), consumer.function(),
+                               {along, source, weights, group, run}, name);
+    });
+    m.def("interleaved", [](const Halide::Func &stored, int channels, bool output) {
+        bridge::interleaved(stored, channels, output);
     });
     m.def("wrapped", [](const std::vector<Halide::Func> &outputs) {
         return bridge::wrapped(bridge::functions(outputs));

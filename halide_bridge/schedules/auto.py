@@ -27,6 +27,7 @@ from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
+from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.sizes import Guess, Sizes, guess
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
@@ -190,8 +191,20 @@ def _plan(outputs: list[Any], wanted: _Wanted, known: Guess) -> Plan:
             why = why or miss
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
+    plan = _banded(outputs, program, plan, wanted)
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
     return _kept(outputs, plan, some, wanted.target) if some else plan
+
+
+def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+    """The plan with the resamplings that the compiler takes on a tensor unit."""
+    for member in program:
+        found = resampled_by(member, program)
+        if found is not None and is_banded(found, program):
+            more = plan.banding(program.members[found.func].label)
+            if not _why_not(outputs, more, wanted):
+                plan = more
+    return plan
 
 
 def _attending(

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from halide_bridge import groups as grouping
 from halide_bridge.schedules import online, reductions
+from halide_bridge.schedules.bands import Bands, by_bands, tiling_of
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
@@ -47,8 +49,8 @@ class Plan:
     """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
     have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
     it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
-    ``apart``, in a kernel of their own and wherever they are needed; the sizes and the GPU to be
-    fast at.
+    ``apart``, in a kernel of their own and wherever they are needed; resamplings that are ``banded``
+    on a tensor unit; the sizes and the GPU to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -59,6 +61,7 @@ class Plan:
     online: Mapping[str, tuple[Online, attention.Tiling]] = field(default_factory=dict)
     unstaged: frozenset[str] = frozenset()
     apart: frozenset[str] = frozenset()
+    banded: frozenset[str] = frozenset()
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})
@@ -72,6 +75,9 @@ class Plan:
 
     def setting_apart(self, labels: Iterable[str]) -> Plan:
         return replace(self, apart=frozenset(labels))
+
+    def banding(self, label: str) -> Plan:
+        return replace(self, banded=self.banded | {label})
 
     def without(self, label: str, why: str) -> Plan:
         return replace(self, misses={**self.misses, label: why})
@@ -323,6 +329,8 @@ class Scheduling:
         order = tuple(range(len(member.args))) if same else self._order(member, reader)
         extents = [self.placement.extent(reader.name, d) for d in range(len(reader.args))]
         func, members = self._func(member), self.program.members
+        if member.label in self.plan.banded and not same and order == tuple(range(len(order))):
+            return self._banded(taps, member, reader, stored)
         tables = (*taps.starts, taps.weights)
         *starts, weights = (self._func(members[name]).stored() for name in tables)
         free = same or reader.name not in self.program.outputs
@@ -330,6 +338,28 @@ class Scheduling:
         blocks = BLOCKS * self.plan.machine.multiprocessors
         sizes = Taps(taps.along, order, tuple(extents), about, free, blocks)
         return by_taps(self.script, func, stored, sizes, starts, weights)
+
+    def _banded(
+        self, taps: Resampling, member: Member, reader: Member, stored: Recorded
+    ) -> Grid:
+        """One on tensor units, whose results begin in groups."""
+        members = self.program.members
+        extents = [self.placement.extent(reader.name, d) for d in range(len(reader.args))]
+        x = next(d for d, e in enumerate(extents) if e is None or e > SMALL)
+        channels = extents[0] or 1 if x else 1
+        size = tiling_of(channels, down=taps.along != x)
+        source = self._func(members[taps.source])
+        self._func(members[taps.weights])
+        said = grouping.Taps(taps.along, taps.source, taps.weights, size.group, size.run)
+        outputs = [members[name].handle for name in self.program.outputs]
+        parts = self.script.grouped(outputs, self._func(member), stored, said)
+        output, alone = reader.name in self.program.outputs, parts[2].name() == taps.source
+        pixels = source.stored() if alone else parts[2]
+        found = Bands(
+            stored, parts[0], parts[1], pixels, parts[3], x, taps.along, channels,
+            planar=alone, output=output, staged=not alone,
+        )  # fmt: skip
+        return by_bands(self.script, found, size)
 
     def _order(self, member: Member, reader: Member) -> tuple[int, ...]:
         """The dimensions of the kernel that reads a reduction, in the order of its own."""

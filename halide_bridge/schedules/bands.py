@@ -1,0 +1,186 @@
+"""Sums over taps that begin where data say, on tensor units: ``hb.grouped``, then tiles.
+
+A block has a group of results that begin together along the resampled dimension, and goes through
+the runs of pixels that any of them reads; threads make the run's band of weights from the tables.
+``down``: along a dimension that is not innermost in memory; the band is times rows of pixels, whose
+channels may lie next to each other. ``across``: along rows, each channel of which is then a row of
+its own; so the results of a first pass are stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.memory import MemoryType
+from halide_bridge.schedules.asked import interleaved, pipeline_stages, store_in
+from halide_bridge.schedules.kernels import Grid, fused
+from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.stock import GPU_SHARED
+
+LANES = 65535  # Halide counts lanes in 16 bits
+PAD = 8  # elements behind a row: rows then begin in other banks
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Results that begin together and pixels of a run; neighbours of a ``warp`` along the dimension
+    that is not resampled, ``warps`` of a block, runs that are under way.
+    """
+
+    group: int
+    run: int
+    warp: int
+    warps: int
+    stages: int
+
+    @property
+    def block(self) -> int:
+        return self.warp * self.warps
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """The Funcs of ``grouped``, and ``stored``, which has their results. ``x`` and ``along`` are
+    dimensions of it, ``channels`` the extent of the one before ``x``, or 1. ``planar``: of the
+    pixels, each channel is a row; ``output``: whether it is the pipeline's, whose pixels lie as
+    they do; ``staged``: whether the pixels are a copy of their own.
+    """
+
+    stored: Recorded
+    tile: Recorded
+    total: Recorded
+    pixels: Recorded
+    band: Recorded
+    x: int
+    along: int
+    channels: int
+    planar: bool
+    output: bool
+    staged: bool
+
+
+def tiling_of(channels: int, *, down: bool) -> Tiling:
+    return Tiling(32, 16, 32 if channels > 1 else 64, 4, 3) if down else Tiling(16, 16, 32, 4, 3)
+
+
+def by_bands(script: Script, p: Bands, size: Tiling) -> Grid:
+    """The directives."""
+    if p.along == p.x:
+        _across(script, p, size)
+    else:
+        _down(script, p, size)
+    for variable, extent in zip(p.band.args(), (size.run, size.group), strict=True):
+        p.band.bound_extent(variable, extent).vectorize(variable)
+    (_, runs) = p.total.rvars(0)
+    p.band.compute_at(p.total, runs).store_in(GPU_SHARED)
+    text = f"{size.warps} warps, groups of {size.group} results by runs of {size.run} pixels"
+    return Grid(text=f"{text}, on tensor units by mma")
+
+
+def _down(script: Script, p: Bands, size: Tiling) -> None:
+    args = p.stored.args()
+    x, y, c = args[p.x], args[p.along], args[: p.x]
+    xw, xi = script.variables("xw", "xi")
+    _store(script, p, (x, size.block), (y, size.group))
+    _sums(script, p, {x.name(): size.block, y.name(): size.group})
+    line = (xi, *c) if p.planar else (*c, xi)
+    for stage, inner, outer in _stages(p):
+        stage.split(x, xw, xi, size.warp).reorder(*inner, *line, y, xw, *outer)
+        for loop in (*inner, *line, y):
+            stage.vectorize(loop)
+        stage.gpu_threads(xw)
+    _stage(script, p, size, {x.name(): size.block, y.name(): size.run}, p.planar)
+    if c:
+        interleaved(p.stored, p.channels, p.output)
+
+
+def _across(script: Script, p: Bands, size: Tiling) -> None:
+    args = p.stored.args()
+    x, y, c = args[p.x], args[p.x + 1], args[: p.x]
+    yw, yi = script.variables("yw", "yi")
+    _store(script, p, (x, size.group), (y, size.block))
+    _sums(script, p, {x.name(): size.group, y.name(): size.block})
+    for stage, inner, outer in _stages(p):
+        stage.split(y, yw, yi, size.warp).reorder(*inner, x, yi, *c, yw, *outer)
+        for loop in (*inner, x, yi):
+            stage.vectorize(loop)
+        for loop in c:
+            stage.unroll(loop)
+        stage.gpu_threads(yw)
+    _stage(script, p, size, {x.name(): size.run, y.name(): size.block}, planar=True)
+    if c:
+        interleaved(p.stored, p.channels, p.output)
+
+
+def _stages(p: Bands) -> list[tuple[Recorded, tuple[Any, ...], tuple[Any, ...]]]:
+    """What a warp does in loops of its own, with its innermost and outermost ones."""
+    pixel, runs = p.total.rvars(0)
+    update = p.total.update().atomic()
+    return [(p.tile, (), ()), (p.total, (), ()), (update, (pixel,), (runs,))]
+
+
+def _store(script: Script, p: Bands, *split: tuple[Any, int]) -> None:
+    """Blocks of tiles, which are stored in whole rows."""
+    args = p.stored.args()
+    c, x = args[: p.x], args[p.x]
+    p.stored.compute_root()
+    (x, wide), (y, high) = split
+    others = [a for a in args[p.x :] if a.name() not in (x.name(), y.name())]
+    xo, xi, yo, yi, cx = script.variables("xo", "xi", "yo", "yi", "cx")
+    p.stored.split(x, xo, xi, wide).split(y, yo, yi, high)
+    line: tuple[Any, ...] = (xi, *c)
+    if c and p.output:
+        p.stored.fuse(c[0], xi, cx)
+        line = (cx,)
+    elif c:
+        p.stored.reorder_storage(x, *c, *args[p.x + 1 :]).align_storage(x, 64)
+    blocks = (xo, yo, *fused(script, p.stored, others))
+    p.stored.reorder(*line, yi, *blocks)
+    for loop in (*line, yi):
+        p.stored.vectorize(loop)
+    p.stored.gpu_blocks(*blocks)
+
+
+def _sums(script: Script, p: Bands, extents: dict[str, int]) -> None:
+    (xo,) = script.variables("xo")
+    store_in(p.total, MemoryType.WMMAAccumulator)
+    p.tile.store_in(GPU_SHARED)
+    for part in (p.tile, p.total):
+        part.compute_at(p.stored, xo)
+        _bounded(part, p, extents)
+        if p.x and (p.planar if p.along != p.x else not p.output):
+            part.reorder_storage(part.args()[p.x], *part.args()[: p.x], *part.args()[p.x + 1 :])
+        elif p.x:
+            part.align_storage(part.args()[0], p.channels)
+
+
+def _stage(
+    script: Script, p: Bands, size: Tiling, extents: dict[str, int], planar: bool
+) -> None:
+    """Copies of the pixels of a run, in shared memory."""
+    (cx,) = script.variables("cx")
+    copy = p.pixels if p.staged else p.pixels.in_(p.total)
+    (_, runs) = p.total.rvars(0)
+    args = copy.args()
+    c, x = args[: p.x], args[p.x]
+    copy.compute_at(p.total, runs).store_in(GPU_SHARED)
+    _bounded(copy, p, extents)
+    if c and planar:
+        order = (x, *c, *args[p.x + 1 :])
+        copy.reorder_storage(*order).reorder(*order)
+    elif c:
+        copy.align_storage(c[0], p.channels).align_storage(x, size.block + PAD)
+        copy.fuse(c[0], x, cx)
+        x, c = cx, ()
+    for loop in (x, *c, *(a for a in args[p.x + 1 :] if a.name() in extents)):
+        copy.vectorize(loop)
+    if size.stages > 1:
+        pipeline_stages(copy, size.stages)
+
+
+def _bounded(func: Recorded, p: Bands, extents: dict[str, int]) -> None:
+    """``extents`` of the dimensions by their names in what is stored, all channels, else 1."""
+    own = [a.name() for a in p.stored.args()]
+    for d, arg in enumerate(func.args()):
+        func.bound_extent(arg, p.channels if d < p.x else extents.get(own[d], 1))

@@ -15,11 +15,11 @@ from typing import Any
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import interleaved, pipeline_stages, store_in
 from halide_bridge.schedules.kernels import Grid, fused
+from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
 
 LANES = 65535  # Halide counts lanes in 16 bits
-PAD = 8  # elements behind a row: rows then begin in other banks
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,8 @@ def _stage(
         order = (x, *c, *args[p.x + 1 :])
         copy.reorder_storage(*order).reorder(*order)
     elif c:
-        copy.align_storage(c[0], p.channels).align_storage(x, size.block + PAD)
+        pad = VECTOR // (copy.type().bits() // 8)
+        copy.align_storage(c[0], p.channels).align_storage(x, size.block + pad)
         copy.fuse(c[0], x, cx)
         x, c = cx, ()
     for loop in (x, *c, *(a for a in args[p.x + 1 :] if a.name() in extents)):

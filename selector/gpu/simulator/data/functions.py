@@ -122,6 +122,10 @@ def pack16(a: Any, b: Any) -> Any:
     return (_bits(a) | (_bits(b) << np.uint32(16)))[()]
 
 
+def _byte_halves(a: Any, b: Any) -> Any:
+    return pack16(np.asarray(a).astype(np.float16), np.asarray(b).astype(np.float16))
+
+
 def pack32(a: Any) -> Any:
     return np.asarray(a).view(np.uint32)[()]
 
@@ -227,6 +231,7 @@ FUNCTIONS: dict[str, Function] = {
     "round_pair": round_pair,
     "round_pair_bf16": _round_pair_bf16,
     "pack16": pack16,
+    "byte_halves": _byte_halves,
     "pack32": pack32,
     "pack8": pack8,
     "abs": np.abs,

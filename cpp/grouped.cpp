@@ -5,13 +5,14 @@
 // is for all o of a group the product of a band and the pixels that any of them reads:
 //
 //     pixels[x, k] = image[x, clamp(k, a, b)]
-//     band[k, o] = weights[k - start[o], o] where there is such a tap, else 0
+//     starts[o] = start[o], but no farther outside than all of its taps are
+//     band[k, o] = weights[k - starts[o], o] where there is such a tap, else 0
 //     f[x, o] += pixels[x, k] * band[k, o]
 //
 //     tile[x, o] = what the consumer made of f[x, o]; consumer[x, o] = tile[x, o]
 //
-// k runs through whole runs of pixels from before `a` to behind `b`, and only those count that a
-// group has taps in. That no start is farther outside changes nothing: all taps are the edge then.
+// k goes through whole runs of pixels from before `a` to behind `b`, of which only those count that a
+// group has taps in.
 
 #include "inspect.h"
 
@@ -228,14 +229,6 @@ void go_on(Function f, int dimension, const Expr &low, const Expr &high, const E
     }
 }
 
-Expr all_of(const std::function<Expr(Expr)> &start, const Expr &first, int group, bool least) {
-    Expr found = start(first);
-    for (int j = 1; j < group; j++) {
-        found = least ? min(found, start(first + j)) : max(found, start(first + j));
-    }
-    return found;
-}
-
 }  // namespace
 
 std::vector<Func> grouped(const Functions &outputs, const Function &f, Function consumer,
@@ -260,22 +253,25 @@ std::vector<Func> grouped(const Functions &outputs, const Function &f, Function 
     auto there = [&](const Expr &at) {
         return ends.last.defined() ? max(min(at, ends.last), 0) : at;
     };
-    Expr from = simplify(substitute(tap, rvar.min, index.inner));
-    auto start = [&](const Expr &at) {
-        return max(min(substitute(arg, there(at), from), index.high + 1), index.low - taps);
-    };
+    Expr from = substitute(arg, there(o), simplify(substitute(tap, rvar.min, index.inner)));
+    Func starts(name + "_starts");
+    starts(Var(arg)) = max(min(from, index.high + 1), index.low - taps);
     Expr base = simplify((index.low - taps) / by.run * by.run);
     Expr rest = simplify(taps + (by.run - 1) - base);
     Halide::RDom r({{0, by.run}, {0, (max(index.high + 1, index.low - taps) + rest) / by.run}},
                    name + "_run");
     Expr first = o / by.group * by.group;
-    r.where((all_of(start, first, by.group, true) - base) / by.run <= r.y &&
-            r.y < (all_of(start, first, by.group, false) + rest) / by.run);
+    Expr least = starts(first), most = starts(first);
+    for (int j = 1; j < by.group; j++) {
+        least = min(least, starts(first + j));
+        most = max(most, starts(first + j));
+    }
+    r.where((least - base) / by.run <= r.y && r.y < (most + rest) / by.run);
     Expr pixel = r.y * by.run + r.x + base;
 
     Func band(name + "_band");
     Var k(tap.substr(0, 1) == "k" ? "l" : "k");
-    Expr t = k - start(o);
+    Expr t = k - starts(o);
     Expr weight = substitute({{tap, max(min(t, taps - 1), 0) + rvar.min}, {arg, there(o)}},
                              Expr(weights));
     band(k, Var(arg)) = select(t >= 0 && t < taps, weight, Halide::cast(weight.type(), 0));
@@ -318,7 +314,7 @@ std::vector<Func> grouped(const Functions &outputs, const Function &f, Function 
         own.push_back(Variable::make(Halide::Int(32), variable));
     }
     consumer.definition().values() = {Call::make(tile.function(), own)};
-    return {tile, total, pixels, band};
+    return {tile, total, pixels, band, starts};
 }
 
 }  // namespace bridge

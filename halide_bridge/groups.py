@@ -33,13 +33,13 @@ class Taps:
     run: int
 
 
-def grouped(output: Any, func: Func, consumer: Func, taps: Taps) -> tuple[Func, Func, Func, Func]:
+def grouped(output: Any, func: Func, consumer: Func, taps: Taps) -> tuple[Func, ...]:
     """Sums of groups of neighbours, which a pure ``consumer`` reads in place of ``func`` from now
     on; ``output``: of the pipeline, a Func or several.
 
     Returns new Funcs, all to be scheduled: a ``tile`` of what ``consumer`` makes of the sums, which
     it has from there; the sums, over two variables (the pixels of a run, and the runs); the pixels;
-    and the band. Pixels are ``source`` itself where only ``func`` reads it; it is then defined
+    the band; and where taps start. Pixels are ``source`` itself where only ``func`` reads it; it is then defined
     beyond its edges. ``ScheduleError`` for sums whose taps are not held inside of ``source`` by a
     clamp.
     """
@@ -47,12 +47,9 @@ def grouped(output: Any, func: Func, consumer: Func, taps: Taps) -> tuple[Func, 
     outputs, name = output_funcs(output, location), plain(func.name())
     by = taps.along, taps.source, taps.weights, taps.group, taps.run
     try:
-        tile, total, pixels, band = native().grouped(
-            outputs, func, consumer, *by, f"{name}_grouped"
-        )
+        return tuple(native().grouped(outputs, func, consumer, *by, f"{name}_grouped"))
     except ValueError as error:
         why = str(error)
         raise ScheduleError(
             f"the taps of `{name}` cannot be grouped", why=why, where=location
         ) from None
-    return tile, total, pixels, band

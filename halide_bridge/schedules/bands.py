@@ -52,6 +52,7 @@ class Bands:
     total: Recorded
     pixels: Recorded
     band: Recorded
+    starts: Recorded
     x: int
     along: int
     channels: int
@@ -74,6 +75,9 @@ def by_bands(script: Script, p: Bands, size: Tiling) -> Grid:
         p.band.bound_extent(variable, extent).vectorize(variable)
     (_, runs) = p.total.rvars(0)
     p.band.compute_at(p.total, runs).store_in(GPU_SHARED)
+    (xo,) = script.variables("xo")
+    p.starts.compute_at(p.stored, xo).store_in(GPU_SHARED)
+    p.starts.bound_extent(p.starts.args()[0], size.group).vectorize(p.starts.args()[0])
     text = f"{size.warps} warps, groups of {size.group} results by runs of {size.run} pixels"
     return Grid(text=f"{text}, on tensor units by mma")
 

@@ -356,7 +356,7 @@ class Scheduling:
         output, alone = reader.name in self.program.outputs, parts[2].name() == taps.source
         pixels = source.stored() if alone else parts[2]
         found = Bands(
-            stored, parts[0], parts[1], pixels, parts[3], x, taps.along, channels,
+            stored, *parts[:2], pixels, *parts[3:], x, taps.along, channels,
             planar=alone, output=output, staged=not alone,
         )  # fmt: skip
         return by_bands(self.script, found, size)

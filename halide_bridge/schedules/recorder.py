@@ -182,9 +182,8 @@ class Script:
     ) -> tuple[Recorded, ...]:
         """Sums of neighbours that begin together, and what they are made of."""
         values = grouped(list(outputs), of.value, consumer.value, taps)
-        names = [
-            self._identifier(f"{of.text}_{part}") for part in ("tile", "grouped", "pixels", "band")
-        ]
+        parts = "tile", "grouped", "pixels", "band", "starts"
+        names = [self._identifier(f"{of.text}_{part}") for part in parts]
         fields = taps.along, self._of(taps.source), self._of(taps.weights), taps.group, taps.run
         said = ", ".join(map(str, fields))
         made = f"hb.grouped(output, {of.text}, {consumer.text}, hb.Taps({said}))"

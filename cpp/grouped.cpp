@@ -6,7 +6,8 @@
 //
 //     pixels[x, k] = image[x, clamp(k, a, b)]
 //     starts[o] = start[o], but no farther outside than all of its taps are
-//     band[k, o] = weights[k - starts[o], o] where there is such a tap, else 0
+//     table[t, o] = weights[t, o]
+//     band[k, o] = table[k - starts[o], o] where there is such a tap, else 0
 //     f[x, o] += pixels[x, k] * band[k, o]
 //
 //     tile[x, o] = what the consumer made of f[x, o]; consumer[x, o] = tile[x, o]
@@ -271,10 +272,11 @@ std::vector<Func> grouped(const Functions &outputs, const Function &f, Function 
 
     Func band(name + "_band");
     Var k(tap.substr(0, 1) == "k" ? "l" : "k");
-    Expr t = k - starts(o);
-    Expr weight = substitute({{tap, max(min(t, taps - 1), 0) + rvar.min}, {arg, there(o)}},
-                             Expr(weights));
-    band(k, Var(arg)) = select(t >= 0 && t < taps, weight, Halide::cast(weight.type(), 0));
+    Expr weight = substitute({{tap, k + rvar.min}, {arg, there(o)}}, Expr(weights));
+    Func table(name + "_table");
+    table(k, Var(arg)) = weight;
+    Expr t = k - starts(o), zero = Halide::cast(weight.type(), 0);
+    band(k, Var(arg)) = select(t >= 0 && t < taps, table(max(min(t, taps - 1), 0), o), zero);
 
     Environment env = build_environment(outputs);
     Function source(read->func);
@@ -314,7 +316,7 @@ std::vector<Func> grouped(const Functions &outputs, const Function &f, Function 
         own.push_back(Variable::make(Halide::Int(32), variable));
     }
     consumer.definition().values() = {Call::make(tile.function(), own)};
-    return {tile, total, pixels, band, starts};
+    return {tile, total, pixels, band, starts, table};
 }
 
 }  // namespace bridge

@@ -35,8 +35,8 @@ struct Taps {
 };
 
 // Such a sum, of that name, that a pure consumer reads in place of `f`: what the consumer makes of
-// it, which that then has from there, the sum, the pixels and the band that it multiplies, and where
-// taps begin (grouped.cpp).
+// it, which that then has from there, the sum, the pixels and the band that it multiplies, where
+// taps begin, and their weights (grouped.cpp).
 std::vector<Halide::Func> grouped(const Functions &outputs, const Halide::Internal::Function &f,
                                   Halide::Internal::Function consumer, const Taps &by,
                                   const std::string &name);

@@ -19,7 +19,7 @@ from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
 
-LANES = 65535  # Halide counts lanes in 16 bits
+LONGEST = 128  # taps of a result whose weights a block brings to shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Bands:
     """The Funcs of ``grouped``, and ``stored``, which has their results. ``x`` and ``along`` are
     dimensions of it, ``channels`` the extent of the one before ``x``, or 1. ``planar``: of the
     pixels, each channel is a row; ``output``: whether it is the pipeline's, whose pixels lie as
-    they do; ``staged``: whether the pixels are a copy of their own.
+    they do; ``staged``: whether the pixels are a copy of their own; ``taps`` of a result, if that is
+    a number.
     """
 
     stored: Recorded
@@ -53,12 +54,14 @@ class Bands:
     pixels: Recorded
     band: Recorded
     starts: Recorded
+    table: Recorded
     x: int
     along: int
     channels: int
     planar: bool
     output: bool
     staged: bool
+    taps: int | None
 
 
 def tiling_of(channels: int, *, down: bool) -> Tiling:
@@ -78,6 +81,10 @@ def by_bands(script: Script, p: Bands, size: Tiling) -> Grid:
     (xo,) = script.variables("xo")
     p.starts.compute_at(p.stored, xo).store_in(GPU_SHARED)
     p.starts.bound_extent(p.starts.args()[0], size.group).vectorize(p.starts.args()[0])
+    if p.taps is not None and p.taps <= LONGEST:
+        p.table.compute_at(p.stored, xo).store_in(GPU_SHARED)
+        for variable, extent in zip(p.table.args(), (p.taps, size.group), strict=True):
+            p.table.bound_extent(variable, extent).vectorize(variable)
     text = f"{size.warps} warps, groups of {size.group} results by runs of {size.run} pixels"
     return Grid(text=f"{text}, on tensor units by mma")
 

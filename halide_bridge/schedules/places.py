@@ -357,7 +357,7 @@ class Scheduling:
         pixels = source.stored() if alone else parts[2]
         found = Bands(
             stored, *parts[:2], pixels, *parts[3:], x, taps.along, channels,
-            planar=alone, output=output, staged=not alone,
+            planar=alone, output=output, staged=not alone, taps=taps.count,
         )  # fmt: skip
         return by_bands(self.script, found, size)
 

@@ -182,7 +182,7 @@ class Script:
     ) -> tuple[Recorded, ...]:
         """Sums of neighbours that begin together, and what they are made of."""
         values = grouped(list(outputs), of.value, consumer.value, taps)
-        parts = "tile", "grouped", "pixels", "band", "starts"
+        parts = "tile", "grouped", "pixels", "band", "starts", "table"
         names = [self._identifier(f"{of.text}_{part}") for part in parts]
         fields = taps.along, self._of(taps.source), self._of(taps.weights), taps.group, taps.run
         said = ", ".join(map(str, fields))

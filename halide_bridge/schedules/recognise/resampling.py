@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from halide_bridge.schedules.recognise.products import element, factors
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Expr, Var
+from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, UINT8
 from selector.lowering.boundaries import unclamped
@@ -26,7 +26,7 @@ class Resampling:
     """``func`` sums over one variable what it reads from ``source``; ``along``: the dimension of
     its results that has starts and weights of their own, in the arrays (and Funcs) ``starts`` and
     ``weights``; ``placed``: the dimension of ``source`` that these are places in; ``held``: whether
-    a clamp holds them inside.
+    a clamp holds them inside; ``count``: how many taps a result has, if that is a number.
     """
 
     func: str
@@ -34,6 +34,7 @@ class Resampling:
     along: int
     placed: int
     held: bool
+    count: int | None
     starts: tuple[str, ...]
     weights: str
 
@@ -54,8 +55,9 @@ def resampling_of(member: Member) -> Resampling | None:
             starts = tuple(dict.fromkeys(a.func for a in read))
             placed = next(d for d, i in enumerate(source.indices) if r.name in free_vars(i))
             held = _held(source.indices[placed], r.name)
+            count = r.extent.value if isinstance(r.extent, IntImm) else None
             return Resampling(
-                member.name, source.func, along, placed, held, starts, weights.func
+                member.name, source.func, along, placed, held, count, starts, weights.func
             )  # fmt: skip
     return None
 

@@ -19,6 +19,7 @@ from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
 
+PAD = 8  # elements, pixels of a tile: rows that warps store at once begin in other banks
 LONGEST = 128  # taps of a result whose weights a block brings to shared memory
 
 
@@ -155,6 +156,7 @@ def _store(script: Script, p: Bands, *split: tuple[Any, int]) -> None:
 
 def _sums(script: Script, p: Bands, extents: dict[str, int]) -> None:
     (xo,) = script.variables("xo")
+    own = [a.name() for a in p.stored.args()]
     store_in(p.total, MemoryType.WMMAAccumulator)
     p.tile.store_in(GPU_SHARED)
     for part in (p.tile, p.total):
@@ -164,6 +166,8 @@ def _sums(script: Script, p: Bands, extents: dict[str, int]) -> None:
             part.reorder_storage(part.args()[p.x], *part.args()[: p.x], *part.args()[p.x + 1 :])
         elif p.x:
             part.align_storage(part.args()[0], p.channels)
+            x = part.args()[p.x]
+            part.align_storage(x, extents[own[p.x]] + (PAD if part is p.tile else 0))
 
 
 def _stage(

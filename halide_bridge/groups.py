@@ -39,9 +39,9 @@ def grouped(output: Any, func: Func, consumer: Func, taps: Taps) -> tuple[Func, 
 
     Returns new Funcs, all to be scheduled: a ``tile`` of what ``consumer`` makes of the sums, which
     it has from there; the sums, over two variables (the pixels of a run, and the runs); the pixels;
-    the band; where taps start; and the table of their weights. Pixels are ``source`` itself where only ``func`` reads it; it is then defined
-    beyond its edges. ``ScheduleError`` for sums whose taps are not held inside of ``source`` by a
-    clamp.
+    the band; where taps start; and the table of their weights. Pixels are ``source`` itself where
+    only ``func`` reads it; it is then defined beyond its edges. ``ScheduleError`` for sums whose
+    taps no clamp holds inside of ``source``.
     """
     location = caller_location()
     outputs, name = output_funcs(output, location), plain(func.name())

@@ -31,6 +31,7 @@ from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.sizes import Guess, Sizes, guess
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
+from selector.families.bands import worth
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, For, ForKind, IntImm
 from selector.ir.remarks import Promise
@@ -197,13 +198,21 @@ def _plan(outputs: list[Any], wanted: _Wanted, known: Guess) -> Plan:
 
 
 def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
-    """The plan with the resamplings that the compiler takes on a tensor unit."""
+    """The plan with the resamplings that the compiler takes on a tensor unit: of large sources, and
+    of what those become.
+    """
+    done = set[str]()
     for member in program:
         found = resampled_by(member, program)
-        if found is not None and is_banded(found, program):
+        if found is None or not is_banded(found, program):
+            continue
+        source = program.members[found.source]
+        extents = tuple(plan.known.extent(source, d) for d in range(len(source.args)))
+        if found.source in done or worth(extents):
             more = plan.banding(program.members[found.func].label)
             if not _why_not(outputs, more, wanted):
                 plan = more
+                done.add(member.name)
     return plan
 
 

@@ -18,26 +18,10 @@ from halide_bridge.schedules.kernels import Grid, fused
 from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
+from selector.families.bands import Tiling
 
 PAD = 8  # elements, pixels of a tile: rows that warps store at once begin in other banks
 LONGEST = 128  # taps of a result whose weights a block brings to shared memory
-
-
-@dataclass(frozen=True, slots=True)
-class Tiling:
-    """Results that begin together and pixels of a run; neighbours of a ``warp`` along the dimension
-    that is not resampled, ``warps`` of a block, runs that are under way.
-    """
-
-    group: int
-    run: int
-    warp: int
-    warps: int
-    stages: int
-
-    @property
-    def block(self) -> int:
-        return self.warp * self.warps
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +29,8 @@ class Bands:
     """The Funcs of ``grouped``, and ``stored``, which has their results. ``x`` and ``along`` are
     dimensions of it, ``channels`` the extent of the one before ``x``, or 1. ``planar``: of the
     pixels, each channel is a row; ``output``: whether it is the pipeline's, whose pixels lie as
-    they do; ``staged``: whether the pixels are a copy of their own; ``taps`` of a result, if that is
-    a number.
+    they do; ``staged``: whether the pixels are a copy of their own; ``taps`` of a result, if they
+    are a number.
     """
 
     stored: Recorded
@@ -63,10 +47,6 @@ class Bands:
     output: bool
     staged: bool
     taps: int | None
-
-
-def tiling_of(channels: int, *, down: bool) -> Tiling:
-    return Tiling(32, 16, 32 if channels > 1 else 64, 4, 3) if down else Tiling(16, 16, 32, 4, 3)
 
 
 def by_bands(script: Script, p: Bands, size: Tiling) -> Grid:
@@ -89,7 +69,7 @@ def by_bands(script: Script, p: Bands, size: Tiling) -> Grid:
         for variable, extent in zip(p.table.args(), (p.taps, size.group), strict=True):
             p.table.bound_extent(variable, extent).vectorize(variable)
     text = f"{size.warps} warps, groups of {size.group} results by runs of {size.run} pixels"
-    return Grid(text=f"{text}, on tensor units by mma")
+    return Grid(text=text)
 
 
 def _down(script: Script, p: Bands, size: Tiling) -> None:
@@ -172,9 +152,7 @@ def _sums(script: Script, p: Bands, extents: dict[str, int]) -> None:
             part.align_storage(x, extents[own[p.x]] + (PAD if part is p.tile else 0))
 
 
-def _stage(
-    script: Script, p: Bands, size: Tiling, extents: dict[str, int], planar: bool
-) -> None:
+def _stage(script: Script, p: Bands, size: Tiling, extents: dict[str, int], planar: bool) -> None:
     """Copies of the pixels of a run, in shared memory."""
     (cx,) = script.variables("cx")
     copy = p.pixels if p.staged else p.pixels.in_(p.total)

@@ -8,7 +8,7 @@ from typing import Any
 
 from halide_bridge import groups as grouping
 from halide_bridge.schedules import online, reductions
-from halide_bridge.schedules.bands import Bands, by_bands, tiling_of
+from halide_bridge.schedules.bands import Bands, by_bands
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
@@ -40,6 +40,7 @@ from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.turns import argument_of, dealt, turned
 from halide_bridge.schedules.windows import Windows, schedule_windows
 from selector.families import attention, layers, windows
+from selector.families.bands import tiling_of
 from selector.ir.nodes import Var
 from selector.machine import Machine
 
@@ -49,8 +50,8 @@ class Plan:
     """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
     have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
     it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
-    ``apart``, in a kernel of their own and wherever they are needed; resamplings that are ``banded``
-    on a tensor unit; the sizes and the GPU to be fast at.
+    ``apart``, in a kernel of their own and wherever they are needed; resamplings on tensor units,
+    ``banded``; the sizes and the GPU to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -77,7 +78,8 @@ class Plan:
         return replace(self, apart=frozenset(labels))
 
     def banding(self, label: str) -> Plan:
-        return replace(self, banded=self.banded | {label})
+        misses = {name: why for name, why in self.misses.items() if name != label}
+        return replace(self, banded=self.banded | {label}, misses=misses)
 
     def without(self, label: str, why: str) -> Plan:
         return replace(self, misses={**self.misses, label: why})
@@ -143,6 +145,8 @@ class Scheduling:
                 return f"on tensor units by {unit}"
             if member.name in (found.peak, found.total, found.weight):
                 return "in the loop over keys that the product is in"
+        if member.label in self.plan.banded:
+            return "on tensor units by mma, the weights of a group of results as a band"
         if member.label not in self.plan.tensor:
             return where.value
         tiling = self.plan.tensor[member.label][1]
@@ -339,15 +343,15 @@ class Scheduling:
         sizes = Taps(taps.along, order, tuple(extents), about, free, blocks)
         return by_taps(self.script, func, stored, sizes, starts, weights)
 
-    def _banded(
-        self, taps: Resampling, member: Member, reader: Member, stored: Recorded
-    ) -> Grid:
+    def _banded(self, taps: Resampling, member: Member, reader: Member, stored: Recorded) -> Grid:
         """One on tensor units, whose results begin in groups."""
         members = self.program.members
         extents = [self.placement.extent(reader.name, d) for d in range(len(reader.args))]
         x = next(d for d, e in enumerate(extents) if e is None or e > SMALL)
         channels = extents[0] or 1 if x else 1
-        size = tiling_of(channels, down=taps.along != x)
+        beside = x if taps.along != x else x + 1
+        about = tuple(self.plan.known.extent(reader, d) for d in range(len(extents)))
+        size = tiling_of(about, taps.along, beside, channels, self.plan.machine)
         source = self._func(members[taps.source])
         self._func(members[taps.weights])
         said = grouping.Taps(taps.along, taps.source, taps.weights, size.group, size.run)

@@ -50,7 +50,7 @@ def test_both_passes(interleaved: bool, kind: str, first: str) -> None:
     build = resized if first == "down" else across_first
     out = build(interleaved, U8 if whole else F16)
     report = hb.autoschedule(out, target="sm_80").report
-    assert report.count("on tensor units by mma") == 2
+    assert report.count("on tensor units by mma") == 2, report
     kernel = hb.compile(out, target="sm_80")
     for size, to in SIZES:
         data = drawn(size, to, whole, "float16")

@@ -12,13 +12,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from halide_bridge.groups import Taps
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import interleaved, pipeline_stages, store_in
 from halide_bridge.schedules.kernels import Grid, fused
 from halide_bridge.schedules.lanes import VECTOR
+from halide_bridge.schedules.recognise.facts import SMALL, Placement
+from halide_bridge.schedules.recognise.program import Member
+from halide_bridge.schedules.recognise.resampling import Resampling
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import GPU_SHARED
-from selector.families.bands import Tiling
+from selector.families.bands import Tiling, tiling_of
+from selector.machine import Machine
 
 PAD = 8  # elements, pixels of a tile: rows that warps store at once begin in other banks
 LONGEST = 128  # taps of a result whose weights a block brings to shared memory
@@ -47,6 +53,43 @@ class Bands:
     output: bool
     staged: bool
     taps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A resampling: the sum ``member``, whose Func is ``func``, and its ``reader``, which has its
+    ``stored`` results.
+    """
+
+    taps: Resampling
+    member: Member
+    reader: Member
+    func: Recorded
+    stored: Recorded
+
+
+def banded(script: Script, p: Pass, placement: Placement, known: Guess, machine: Machine) -> Grid:
+    """The kernel of one, in groups."""
+    program, taps, dims = placement.program, p.taps, range(len(p.reader.args))
+    extents = [placement.extent(p.reader.name, d) for d in dims]
+    x = next(d for d, e in enumerate(extents) if e is None or e > SMALL)
+    channels = extents[0] or 1 if x else 1
+    beside = x if taps.along != x else x + 1
+    about = tuple(known.extent(p.reader, d) for d in dims)
+    size = tiling_of(about, taps.along, beside, channels, machine)
+    source, weights = (program.members[name] for name in (taps.source, taps.weights))
+    read = script.func(source.label, source.handle)
+    script.func(weights.label, weights.handle)
+    said = Taps(taps.along, taps.source, taps.weights, size.group, size.run)
+    outputs = [program.members[name].handle for name in program.outputs]
+    tile, total, pixels, band, starts, table = script.grouped(outputs, p.func, p.stored, said)
+    output, alone = p.reader.name in program.outputs, pixels.name() == taps.source
+    found = Bands(
+        p.stored, tile, total, read.stored() if alone else pixels, band, starts, table,
+        x, taps.along, channels,
+        planar=alone, output=output, staged=not alone, taps=taps.count,
+    )  # fmt: skip
+    return by_bands(script, found, size)
 
 
 def by_bands(script: Script, p: Bands, size: Tiling) -> Grid:

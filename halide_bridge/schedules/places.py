@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from halide_bridge import groups as grouping
 from halide_bridge.schedules import online, reductions
-from halide_bridge.schedules.bands import Bands, by_bands
+from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
@@ -40,7 +39,6 @@ from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.turns import argument_of, dealt, turned
 from halide_bridge.schedules.windows import Windows, schedule_windows
 from selector.families import attention, layers, windows
-from selector.families.bands import tiling_of
 from selector.ir.nodes import Var
 from selector.machine import Machine
 
@@ -334,7 +332,8 @@ class Scheduling:
         extents = [self.placement.extent(reader.name, d) for d in range(len(reader.args))]
         func, members = self._func(member), self.program.members
         if member.label in self.plan.banded and not same and order == tuple(range(len(order))):
-            return self._banded(taps, member, reader, stored)
+            passed = Pass(taps, member, reader, func, stored)
+            return banded(self.script, passed, self.placement, self.plan.known, self.plan.machine)
         tables = (*taps.starts, taps.weights)
         *starts, weights = (self._func(members[name]).stored() for name in tables)
         free = same or reader.name not in self.program.outputs
@@ -342,28 +341,6 @@ class Scheduling:
         blocks = BLOCKS * self.plan.machine.multiprocessors
         sizes = Taps(taps.along, order, tuple(extents), about, free, blocks)
         return by_taps(self.script, func, stored, sizes, starts, weights)
-
-    def _banded(self, taps: Resampling, member: Member, reader: Member, stored: Recorded) -> Grid:
-        """One on tensor units, whose results begin in groups."""
-        members = self.program.members
-        extents = [self.placement.extent(reader.name, d) for d in range(len(reader.args))]
-        x = next(d for d, e in enumerate(extents) if e is None or e > SMALL)
-        channels = extents[0] or 1 if x else 1
-        beside = x if taps.along != x else x + 1
-        about = tuple(self.plan.known.extent(reader, d) for d in range(len(extents)))
-        size = tiling_of(about, taps.along, beside, channels, self.plan.machine)
-        source = self._func(members[taps.source])
-        self._func(members[taps.weights])
-        said = grouping.Taps(taps.along, taps.source, taps.weights, size.group, size.run)
-        outputs = [members[name].handle for name in self.program.outputs]
-        parts = self.script.grouped(outputs, self._func(member), stored, said)
-        output, alone = reader.name in self.program.outputs, parts[2].name() == taps.source
-        pixels = source.stored() if alone else parts[2]
-        found = Bands(
-            stored, *parts[:2], pixels, *parts[3:], x, taps.along, channels,
-            planar=alone, output=output, staged=not alone, taps=taps.count,
-        )  # fmt: skip
-        return by_bands(self.script, found, size)
 
     def _order(self, member: Member, reader: Member) -> tuple[int, ...]:
         """The dimensions of the kernel that reads a reduction, in the order of its own."""

@@ -48,6 +48,7 @@ from selector.lowering.row_values import row_values
 from selector.lowering.scans import dims_of, spread_scans, taken_reader, taken_starts
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.trim import grows_with
+from selector.lowering.whole_rows import whole_rows
 from selector.lowering.whole_tiles import pull_factors, split_masks
 
 
@@ -249,7 +250,9 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
     body, row = joined_rows(roll_stages(body, (loop.name for loop in grid)))
     resident = 0
     if row is not None:
-        body, resident = kept_rows(row_values(body), row)
+        arrays = {b.name: b.dims for b in module.buffers}
+        body = row_values(body)
+        body, resident = whole_rows(body, row, arrays) or kept_rows(body, row)
     body, own = own_parts(body)
     known = {n: e for loop in grid for n, e in _equal(loop.extent).items()}
     name = f"{name}_{number}" if number else name

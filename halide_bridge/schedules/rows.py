@@ -21,7 +21,7 @@ CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
 HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
-VECTORS = 4  # of a row that a thread loads, up to that many
+VECTORS = 3  # of a row that a thread loads, up to that many
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
 UNKNOWN = 128  # threads of a row of which the length is not known
 

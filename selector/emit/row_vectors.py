@@ -114,4 +114,3 @@ def _computed(v: Vectors, context: KernelContext) -> None:
     if flag is not None:
         with w.otherwise(), w.loop(name, number(0), number(lanes), "unrolled"):
             w.store(scalar.access(storage, s.index), own)
-

@@ -197,7 +197,9 @@ def _read_loop(s: For, found: RowLoops) -> None:
     value = found.at_elements(store.value, s.name, lambda a: Broadcast(a.to_expr(), lanes))
     for e in walk_expr(value):
         if isinstance(e, Load) and e.buffer not in found.local:
-            if e.predicate is not None or not isinstance(e.index, Broadcast | IntImm | Var | Binary):
+            if e.predicate is not None or not isinstance(
+                e.index, Broadcast | IntImm | Var | Binary
+            ):
                 raise NoRowLoops
             if isinstance(e.index, Broadcast):
                 _row_start(e.buffer, to_affine(e.index.value), found)
@@ -207,9 +209,9 @@ def _read_loop(s: For, found: RowLoops) -> None:
 def _vector_store(s: Stmt) -> tuple[Store, list[Expr]]:
     """What a turn stores, and the conditions of that, lane by lane."""
     match s:
-        case IfThenElse(VectorReduce(ReduceOp.AND, lanes, 1), Store() as store, Store() as other) if (
-            is_predicated(store, lanes, other)
-        ):
+        case IfThenElse(
+            VectorReduce(ReduceOp.AND, lanes, 1), Store() as store, Store() as other
+        ) if is_predicated(store, lanes, other):
             return store, list(conjuncts(lanes))
         case IfThenElse(condition, Store(predicate=None) as store, None) if (
             condition.type.lanes == 1
@@ -272,7 +274,10 @@ def _check(found: RowLoops, body: Stmt) -> None:
         neutral = neutral_of(x.op, x.store.value.type.element)
         if len(folds) != 1 or folds[0].op is not x.op or folds[0].count != found.lanes:
             raise NoRowLoops
-        if found.neutral.get(x.store.buffer) != neutral or found.neutral.get(folds[0].to) != neutral:
+        if (
+            found.neutral.get(x.store.buffer) != neutral
+            or found.neutral.get(folds[0].to) != neutral
+        ):
             raise NoRowLoops
     read = {f.load.buffer for f in found.folds.values()}
     taken = {x.store.buffer for x in found.loops.values() if x.op is not None}

@@ -52,12 +52,15 @@ from selector.ir.simplify import add, div, mod, mul, sub
 from selector.ir.traverse import map_expr, map_stmt, substitute, walk_expr, walk_stmt
 from selector.ir.types import BOOL, INT32, Type
 from selector.lowering.joined_rows import Row
-from selector.lowering.kept_rows import KEPT, MANY, OTHERS, REGISTERS
+from selector.lowering.kept_rows import KEPT, MANY, REGISTERS
 from selector.lowering.predicates import every
 from selector.lowering.row_loops import LANE, ZERO, Loop, RowLoops, row_loops
+from selector.lowering.row_values import ROW_VALUE
 
-BYTES = 256  # of a thread that stay: half of this in blocks that have few registers for each
-STEPS = 6  # vectors that stay of an array at most: those of a size class have 4 to 4 * sqrt(2)
+BYTES = 128  # of a thread that stay
+STEPS = 3  # vectors that stay of an array: those of a size class have sqrt(2) to 2 * sqrt(2)
+LONG = 6  # the same in the largest blocks, where threads may have more
+OTHERS = 32  # registers of a thread beside what stays, and the addresses in each array
 VECTOR_BYTES = 16
 FIRST, ALIGNED, WHOLE = "row.first", "row.aligned", "row.whole"
 STEP = Var("row.step")
@@ -100,7 +103,7 @@ def whole_rows(
 class _Whole:
     """One kernel. ``vectors``: what each loop loads; ``kept``: of those, what stays, by its array;
     ``values``: what a loop computes and stays, by the loop and its array; ``computed``: what each
-    loop stores, of what is kept.
+    loop stores, of what is kept, as ``spelled`` by numbers of rows.
     """
 
     rows: RowLoops
@@ -108,6 +111,7 @@ class _Whole:
     kept: dict[_Vector, str] = field(default_factory=dict[_Vector, str])
     values: dict[Expr, tuple[str, str]] = field(default_factory=dict[Expr, tuple[str, str]])
     computed: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    spelled: dict[str, Expr] = field(default_factory=dict[str, Expr])
     parts: dict[Affine, _Part] = field(default_factory=dict[Affine, _Part])
     edges: dict[tuple[_Vector, Var], str] = field(default_factory=dict[tuple[_Vector, Var], str])
     steps: int = 0
@@ -160,28 +164,29 @@ class _Whole:
         again = [v for v, loops in used.items() if len(loops) > 1]
         stored = {x.store.buffer for x in self.rows.loops.values()}
         again = [v for v in again if v.buffer not in stored]
-        most = BYTES // (2 if row.threads * row.rows > MANY else 1)
-        again = again[: most // (2 * max((_bytes(v.type) for v in again), default=1))]
+        again = again[: BYTES // (2 * max((_bytes(v.type) for v in again), default=1))]
         if not again:
             return 0
         loaded = sum(_bytes(v.type) for v in again)
-        self.steps = min(STEPS, most // loaded)
+        self.steps = min(LONG if row.threads > MANY else STEPS, BYTES // loaded)
         self.kept = {v: f"{KEPT}{n}" for n, v in enumerate(again)}
         values = self._common(body)
         computed = max((_bytes(e.type) for e in values), default=0)
-        if self.steps * computed > most:
+        if self.steps * computed > BYTES:
             values, computed = {}, 0
         for n, (e, name) in enumerate(values.items()):
             self.values[e] = name, f"{KEPT}value.{n}"
-        registers = OTHERS + self.steps * max(loaded, computed) // 4
+        registers = OTHERS + 4 * len(self._starts()) + self.steps * max(loaded, computed) // 4
         return REGISTERS // (row.threads * row.rows * registers)
 
     def _common(self, body: Stmt) -> dict[Expr, str]:
         """What a loop computes of what is kept, and a later one computes again: by the loop."""
         seen, found = dict[Expr, str](), dict[Expr, str]()
         order = list(walk_stmt(body))
+        of_rows = (s for s in order if isinstance(s, Store) and s.buffer.startswith(ROW_VALUE))
+        self.spelled = {s.buffer: s.value for s in of_rows}
         for name, loop in self.rows.loops.items():
-            self.computed[name] = value = self._kept_value(loop, STEP)
+            self.computed[name] = value = self._spelled(self._kept_value(loop, STEP))
 
             def look(e: Expr, name: str = name) -> None:
                 if seen.get(e, name) != name:
@@ -217,6 +222,12 @@ class _Whole:
             return map_expr(e, expr)
 
         return expr(loop.store.value)
+
+    def _spelled(self, e: Expr) -> Expr:
+        """With what numbers of rows are computed of (``row_values``), whatever they are called."""
+        if isinstance(e, Load) and e.buffer in self.spelled:
+            return self._spelled(self.spelled[e.buffer])
+        return map_expr(e, self._spelled)
 
     def _place(self, step: Expr) -> Expr:
         """Where a vector that stays is in its array."""
@@ -353,9 +364,10 @@ class _Whole:
     def _of_kept(self, loop: Loop, turn: Expr) -> Iterator[Stmt]:
         """A turn with what is kept: values that stay are computed by the first loop."""
         value, found = self._kept_value(loop, STEP), dict[tuple[_Part, ...], list[Stmt]]()
-        for e, (first, name) in self.values.items():
+        for known, (first, name) in self.values.items():
             if first == loop.name:
-                users = [n for n in self.rows.loops if e in walk_expr(self.computed[n])]
+                users = [n for n in self.rows.loops if known in walk_expr(self.computed[n])]
+                e = next(e for e in walk_expr(value) if self._spelled(e) == known)
                 own = substitute(self._replaced(e, loop.name), {STEP.name: turn})
                 store = Store(name, self._place(turn), own)
                 found.setdefault(tuple(self._parts_of(users)), []).append(store)
@@ -367,8 +379,9 @@ class _Whole:
 
     def _replaced(self, e: Expr, loop: str, *, own: bool = False) -> Expr:
         """With what earlier loops have computed, and maybe what this one has before."""
-        if e in self.values:
-            first, name = self.values[e]
+        found = self.values.get(self._spelled(e))
+        if found is not None:
+            first, name = found
             if own or first != loop:
                 return Load(e.type, name, self._place(STEP))
         return map_expr(e, lambda x: self._replaced(x, loop, own=own))

@@ -2,8 +2,8 @@
 follows from the elements' numbers alone, whichever thread they are of.
 
     for s < (n + 1023)/1024:
-      if all of 1024*s + 8*x ... are below n: p[0 ... 7] = max(p[0 ... 7], a[w*y + 1024*s + 8*x ...])
-      else: p[0 ... 7] = ... where they are
+      if (all of 1024*s + 8*x ... < n) p[0 ... 7] = max(p[0 ... 7], a[w*y + 1024*s + 8*x ...])
+      else p[0 ... 7] = ... where they are
 
 is a ``Loop`` below the limit n: of elements e, ``p = max(p, a[w*y + e])``. Such elements may be
 dealt out to threads otherwise (``whole_rows``).
@@ -71,7 +71,7 @@ class Loop:
 
 @dataclass(slots=True)
 class RowLoops:
-    """The loops of a kernel: a thread has ``lanes`` elements in each turn. ``arrays``: dimensions of
+    """The loops of a kernel: a thread has ``lanes`` elements in a turn. ``arrays``: dimensions of
     those that are not ``local``; ``alive``: tests that there is a row; ``idle``: statements that
     leave out what threads without elements have, which is neutral.
     """

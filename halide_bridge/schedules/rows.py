@@ -23,6 +23,7 @@ HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
 VECTORS = 3  # of a row that a thread loads, up to that many
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
+SPREAD = 4096  # threads of a row that a cluster of blocks has
 UNKNOWN = 128  # threads of a row of which the length is not known
 
 
@@ -116,15 +117,15 @@ def _together(
     func.compute_at(found, part.own)
 
 
-def threads_of(extent: int | None, lanes: int) -> int:
-    """Those of a row: each loads some vectors, which it keeps (``lowering.kept_rows``), so that
-    threads seldom meet. Those of short rows are few of a warp.
+def threads_of(extent: int | None, lanes: int, most: int = MOST) -> int:
+    """Those of a row: each loads some vectors, which it keeps (``lowering.whole_rows``), so that
+    threads seldom meet. Those of short rows are few of a warp, of long ones ``most``.
     """
     if extent is None:
         return UNKNOWN
     fewest = FEWEST if lanes > 1 else LANES
     wanted = -(-extent // (VECTORS * lanes))
-    return min(MOST, max(fewest, 1 << (wanted - 1).bit_length()))
+    return min(most, max(fewest, 1 << (wanted - 1).bit_length()))
 
 
 def in_parts(

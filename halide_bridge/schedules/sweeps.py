@@ -22,10 +22,15 @@ FEW = 256  # elements that are no work for all warps of a GPU
 
 
 class Sweeps:
-    """Those of one pipeline; ``known``: sizes to be fast at."""
+    """Those of one pipeline; ``known``: sizes to be fast at; ``clusters``: several blocks may have a
+    row.
+    """
 
-    def __init__(self, script: Script, placement: Placement, known: Guess) -> None:
+    def __init__(
+        self, script: Script, placement: Placement, known: Guess, clusters: bool = False
+    ) -> None:
         self.script, self.placement, self.known = script, placement, known
+        self.most = rows.SPREAD if clusters else rows.MOST
         self.sweeps = {m.name: sweep_of(m, placement) for m in placement.program if m.reduction}
         self.shared = share(placement)
 
@@ -53,7 +58,7 @@ class Sweeps:
             each = min(lanes, each)
             if each > 1:  # an element is of one thread all through the kernel
                 lanes, parts = each, [replace(part, lanes=each) for part in parts]
-        threads = self._threads(mine, each)
+        threads = self._threads(mine, each, self.most if inner and each > 1 else rows.MOST)
         return rows.by_blocks(self.script, reader, of_rows, inner, parts, threads, lanes)
 
     def of_itself(self, member: Member) -> Grid | None:
@@ -117,15 +122,15 @@ class Sweeps:
             total *= self.placement.extent(member.name, d) or FEW + 1
         return total <= FEW
 
-    def _threads(self, members: list[Member], lanes: int) -> int:
-        """Those of a row, which read so many ``lanes`` at once."""
+    def _threads(self, members: list[Member], lanes: int, most: int = rows.MOST) -> int:
+        """Those of a row, which read so many ``lanes`` at once; ``most`` of them."""
         sweeps = [(m, self._sweep(m)) for m in members]
         if not all(is_row(m, s) and not self._few(m) for m, s in sweeps):
             return LINE
         extents = [self._extent(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
         known = [e for e in extents if e is not None]
         extent = max(known) if len(known) == len(extents) else None
-        return rows.threads_of(extent, lanes)
+        return rows.threads_of(extent, lanes, most)
 
     def _extent(self, e: Expr) -> int | None:
         """A number, or what the user says of it."""

@@ -45,12 +45,13 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.memory import Array
-from selector.gpu.ir.nodes import Let, State
+from selector.gpu.ir.nodes import Let, State, Sync
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
     Allocate,
     BinaryOp,
     Block,
+    Call,
     Evaluate,
     Expr,
     For,
@@ -68,6 +69,7 @@ from selector.ir.nodes import (
 from selector.ir.traverse import map_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated
+from selector.lowering.whole_rows import MEET
 
 UNROLLED_STEPS = 32
 JOINS = {
@@ -190,6 +192,8 @@ class ThreadCode:
                     self.statement(body)
             case Allocate():
                 self._local(s)
+            case Evaluate(Call(_, name)) if name == MEET:
+                w.add(Sync("cluster"))
             case Evaluate():
                 pass
             case _:

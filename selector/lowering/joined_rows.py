@@ -77,7 +77,10 @@ from selector.lowering.structure import loaded_names, peel_threads, stored_names
 
 ROW_JOIN = "row."
 WARPS = ".warps"  # what the warps of a row have found, behind the name of what a thread has
+BLOCKS = ".blocks"  # what the blocks of a row have found
 WARP = 32
+MOST = 1024  # threads of a block
+EACH = 512  # threads of each of the blocks that a row has which has more: many registers for each
 THREAD = Var("$n")
 
 
@@ -89,6 +92,11 @@ class Row:
     y: str
     threads: int
     rows: int
+
+    @property
+    def blocks(self) -> int:
+        """Those that a row has, which are a cluster (``row_clusters``)."""
+        return self.threads // EACH if self.threads > MOST else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +175,12 @@ class _Joining:
             inner = Allocate(name, t, (IntImm(1),), Memory.STACK, inner)
         inner = For(row.x, IntImm(0), IntImm(row.threads), ForKind.GPU_THREAD, inner)
         inner = For(row.y, IntImm(0), IntImm(row.rows), ForKind.GPU_THREAD, inner)
-        warps = IntImm(self.threads // WARP)
+        warps = IntImm(self.threads // row.blocks // WARP)
         for name, t in types.items() if row.threads > WARP else ():
             inner = Allocate(name + WARPS, t, (warps,), Memory.GPU_SHARED, inner)
+        for name, t in types.items() if row.blocks > 1 else ():
+            blocks = IntImm(row.blocks)
+            inner = Allocate(name + BLOCKS, t, (blocks,), Memory.GPU_SHARED, inner)
         return inner
 
     # ------------------------------------------------------------------ what few threads do

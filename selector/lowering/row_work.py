@@ -30,6 +30,7 @@ from selector.lowering.row_values import ROW_VALUE
 BYTES = 128  # of a thread that stay
 STEPS = 3  # vectors that stay of an array: those of a size class have sqrt(2) to 2 * sqrt(2)
 LONG = 6  # the same in the largest blocks, where threads may have more
+SPREAD = 4  # in each of several blocks of a row
 OTHERS = 32  # registers of a thread beside what stays, and the addresses in each array
 STEP = Var("row.step")
 
@@ -88,7 +89,8 @@ class RowWork:
         if not again:
             return 0
         loaded = sum(_bytes(v.type) for v in again)
-        self.steps = min(LONG if row.threads > MANY else STEPS, BYTES // loaded)
+        most = SPREAD if row.blocks > 1 else LONG if row.threads > MANY else STEPS
+        self.steps = min(most, BYTES // loaded)
         self.kept = {v: f"{KEPT}{n}" for n, v in enumerate(again)}
         values = self._common(body)
         computed = max((_bytes(e.type) for e in values), default=0)

@@ -33,6 +33,7 @@ from selector.ir.nodes import (
     Compare,
     CompareOp,
     Dim,
+    Evaluate,
     Expr,
     For,
     ForKind,
@@ -57,6 +58,7 @@ from selector.lowering.row_work import STEP, RowWork, Vector
 
 VECTOR_BYTES = 16
 FIRST, ALIGNED, WHOLE = "row.first", "row.aligned", "row.whole"
+MEET = "row.meet"  # all blocks of the row have begun
 NONE = IntImm(-1)
 ALL = Call(BOOL, WHOLE, ())
 """The predicate of stores all of whose lanes are elements of a row."""
@@ -121,7 +123,9 @@ class _Whole:
     def _around(self, s: Stmt) -> Stmt:
         """The statements of a thread, behind what is said of its row."""
         lanes = self.rows.lanes
-        ahead = self._loaded()
+        ahead = [*self._loaded()]
+        if self.rows.row.blocks > 1:
+            ahead.append(Evaluate(Call(BOOL, MEET, ())))
         s = Block((*ahead, self._stmt(s)))
         for (v, _), name in self.edges.items():
             s = Allocate(name, v.type.element, (IntImm(1),), Memory.STACK, s)

@@ -169,3 +169,53 @@ def test_nothing_spills(make: Callable[[], Made]) -> None:
         usage = nvrtc.resource_usage(nvrtc.compile_to_cubin(text_of(make, width), "sm_90a"))
         assert all(u.local_accesses == 0 for u in usage.values())
     assert len(split_kernels(kernel_of(make, 1024).module).kernels) == 1
+
+
+def softmax() -> Made:
+    (a,) = params("a")
+    out, peak, weight, total = (hl.Func(n) for n in ("out", "peak", "weight", "total"))
+    k = hl.RDom([(0, a.width())])
+    peak[y] = hl.f32(-1e30)
+    peak[y] = hl.max(peak[y], hl.f32(a[k, y]))
+    weight[x, y] = hl.exp(hl.f32(a[x, y]) - peak[y])
+    total[y] += weight[k, y]
+    out[x, y] = hl.cast(F16, weight[x, y] / total[y])
+
+    def truth(v: Arrays) -> Any:
+        e = np.exp(v["a"] - v["a"].max(1, keepdims=True))
+        return e / e.sum(1, keepdims=True)
+
+    return out, truth
+
+
+SPREAD = 1 << 17
+
+
+@EMULATED
+@pytest.mark.parametrize("make", [softmax, layer_norm, wider, of_half])
+def test_a_long_row_has_a_cluster(make: Callable[[], Made]) -> None:
+    kernel, truth = kernel_of(make, SPREAD), make()[1]
+    assert "__cluster_dims__(8, 1, 1)" in kernel.source
+    assert [launch.cluster for launch in kernel.plan.launches] == [8]
+    for shape in ((3, 7), (2, 1001), (1, 40_003), (1, SPREAD + 4096 * 8 * 2 + 5)):
+        data = data_of(kernel, shape, {"a": 3})
+        wanted = truth({name: v.astype(float) for name, v in data.items()})
+        assert close(check(kernel, sizes=shape, **data), wanted), shape
+
+
+def test_the_simulator_agrees_on_clusters() -> None:
+    kernel, truth = kernel_of(softmax, SPREAD), softmax()[1]
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    data = data_of(kernel, (2, 9001), {"a": 3})
+    found = simulate(kernels, plan, data, (2, 9001))
+    assert not found.faults
+    (values,) = found.outputs.values()
+    assert close(values, truth({name: v.astype(float) for name, v in data.items()}))
+
+
+def test_only_whole_rows_and_newer_gpus_have_clusters() -> None:
+    assert "__cluster_dims__" not in text_of(neighbours, SPREAD)
+    assert "__cluster_dims__" not in text_of(softmax, 1 << 14)
+    sizes = {"a": (64, SPREAD)}
+    old = hb.compile(softmax()[0], target="sm_80", schedule="auto", sizes=sizes)
+    assert "__cluster_dims__" not in old.source

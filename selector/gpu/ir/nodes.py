@@ -210,7 +210,8 @@ class Await:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """All threads of a ``scope`` (warp, block, cluster), or the ``threads`` of a named barrier;
+    """All threads of a ``scope`` (warp, block, cluster; cluster_data: what they have stored is there
+    behind it, in all its blocks), or the ``threads`` of a named barrier;
     ``within``: as for ``Await``, by counts of those who come.
     """
 

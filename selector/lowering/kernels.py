@@ -40,6 +40,7 @@ from selector.lowering.forwarded import forward
 from selector.lowering.joined_kernels import join_kernels
 from selector.lowering.joined_rows import MOST, joined_rows
 from selector.lowering.kept_rows import kept_rows
+from selector.lowering.near_sums import near_sums
 from selector.lowering.normalize import normalize
 from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
@@ -253,7 +254,7 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
     resident, cluster = 0, 1
     if row is not None:
         arrays = {b.name: b.dims for b in module.buffers}
-        body = row_values(body)
+        body = near_sums(row_values(body))
         whole = whole_rows(body, row, arrays)
         if whole is not None and row.blocks > 1 and grid[-1].min == IntImm(0):
             body, own_name, extent = in_clusters(whole[0], row, grid[-1].name, grid[-1].extent)

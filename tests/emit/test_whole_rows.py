@@ -188,6 +188,37 @@ def softmax() -> Made:
     return out, truth
 
 
+def softmax_of_floats() -> Made:
+    (a,) = params("a", element=F32)
+    out, total, k = hl.Func("out"), hl.Func("total"), hl.RDom([(0, a.width())])
+    total[y] += hl.exp(a[k, y])
+    out[x, y] = hl.exp(a[x, y]) / total[y]
+    return out, lambda v: np.exp(v["a"]) / np.exp(v["a"]).sum(1, keepdims=True)
+
+
+def log_of_sums() -> Made:
+    (a,) = params("a")
+    out, total, k = hl.Func("out"), hl.Func("total"), hl.RDom([(0, a.width())])
+    total[y] += hl.exp(hl.f32(a[k, y]))
+    out[x, y] = hl.cast(F16, hl.f32(a[x, y]) - hl.log(total[y]))
+    return out, lambda v: v["a"] - np.log(np.exp(v["a"]).sum(1, keepdims=True))
+
+
+def less_one() -> Made:
+    """Where a sum is a term, what is left of it may be small."""
+    (a,) = params("a")
+    out, total, k = hl.Func("out"), hl.Func("total"), hl.RDom([(0, a.width())])
+    total[y] += hl.exp(hl.f32(a[k, y]))
+    out[x, y] = hl.cast(F16, hl.exp(hl.f32(a[x, y])) / (total[y] - 1))
+    return out, lambda v: np.exp(v["a"]) / (np.exp(v["a"]).sum(1, keepdims=True) - 1)
+
+
+def test_exponentials_are_as_exact_as_what_is_made_of_their_sum() -> None:
+    assert "expf(" not in text_of(softmax, 1024)
+    for make in (softmax_of_floats, log_of_sums, less_one):
+        assert "expf(" in text_of(make, 1024)
+
+
 SPREAD = 1 << 17
 
 

@@ -15,6 +15,7 @@ from selector.emit.thread_lanes import LANE, one_lane
 from selector.emit.thread_vectors import Needs, Vectors, Window, Windows, vectors_of, widest
 from selector.gpu.ir.expressions import (
     behind,
+    both,
     element,
     equal,
     masked,
@@ -30,7 +31,7 @@ from selector.ir.affine import to_affine
 from selector.ir.nodes import Broadcast, Call, Cast, Expr, IntImm, LetStmt, Load, Store, Var
 from selector.ir.types import BOOL, INT32, UINT64
 from selector.lowering.kept_rows import KEPT
-from selector.lowering.whole_rows import ALIGNED, ALL, FIRST, VECTOR_BYTES
+from selector.lowering.whole_rows import ALIGNED, ALL, ANYWHERE, FIRST, VECTOR_BYTES
 
 
 def emit_row_number(s: LetStmt, context: KernelContext) -> bool:
@@ -38,58 +39,78 @@ def emit_row_number(s: LetStmt, context: KernelContext) -> bool:
     for other numbers.
     """
     match s.value:
-        case Call(t, name, (Load(_, buffer, index), IntImm(per))) if name in (FIRST, ALIGNED):
-            storage = context.storages[buffer]
+        case Call(_, name, args) if name in (FIRST, ALIGNED):
+            pass
         case _:
             return False
-    at, size = context.scalar.number(index), storage.type.bytes
-    start = Cast(UINT64, behind(pointer(storage.base), storage.start, at))
-    own = context.names.get(s.name)
-    if name == ALIGNED:
-        context.rows[buffer] = Var(own, BOOL)
-        value = equal(masked(start, per * size - 1), 0)
-    else:
-        mask = IntImm(per * size - 1, UINT64)
-        over = Cast(INT32, Call(UINT64, "bitwise_and", (start, mask)))
-        value = masked(minus(per, shifted(over, size.bit_length() - 1)), per - 1)
-    context.writer.add(Let(c_type(t), (own,), (value,)))
+    own, value = context.names.get(s.name), None
+    for begin, per in zip(args[::2], args[1::2], strict=True):
+        assert isinstance(begin, Load)
+        assert isinstance(per, IntImm)
+        over = _over(begin, per.value, context)
+        if name == FIRST:
+            size = begin.type.bytes.bit_length() - 1
+            value = masked(minus(per.value, shifted(over, size)), per.value - 1)
+        else:
+            context.rows[begin.buffer] = Var(own, BOOL)
+            value = equal(over, 0) if value is None else both(value, equal(over, 0))
+    assert value is not None
+    context.writer.add(Let(c_type(s.value.type), (own,), (value,)))
     return True
+
+
+def _over(begin: Load, per: int, context: KernelContext) -> Expr:
+    """Bytes that an element is behind a multiple of so many elements."""
+    storage, at = context.storages[begin.buffer], context.scalar.number(begin.index)
+    start = Cast(UINT64, behind(pointer(storage.base), storage.start, at))
+    mask = IntImm(per * storage.type.bytes - 1, UINT64)
+    return Cast(INT32, Call(UINT64, "bitwise_and", (start, mask)))
 
 
 def emit_row_vectors(s: Store, context: KernelContext) -> bool:
     """Write a statement on whole vectors of rows, if it is one."""
-    if s.predicate is None or s.predicate != Broadcast(ALL, s.value.type.lanes):
+    lanes, there = s.value.type.lanes, s.predicate
+    if there not in (Broadcast(ALL, lanes), Broadcast(ANYWHERE, lanes)):
         return False
-    lanes, one = s.value.type.lanes, one_lane(Store(s.buffer, s.index, s.value))
+    one = one_lane(Store(s.buffer, s.index, s.value))
     v = vectors_of(one, lanes, Windows(context, Needs(lanes), anywhere=True))
     assert v is not None
-    with context.writer.block():
+    w = context.writer
+    with w.block():
         if s.buffer.startswith(KEPT) and isinstance(s.value, Load):
             (window,) = v.windows
             own = context.scalar.number(to_affine(v.lane.index).rest(LANE).to_expr())
-            _load(window, context.storages[s.buffer].base, own, context)
+            to = pointer(context.storages[s.buffer].base)
+            _load(window, to, own, context, aligned=there == Broadcast(ALL, lanes))
             return True
+        groups = dict[Expr | None, list[Window]]()
         for window in v.windows:
             kind, bytes_ = c_type(window.storage.type), window.storage.type.bytes
-            context.writer.add(Array(window.name, kind, lanes, min(VECTOR_BYTES, lanes * bytes_)))
-            _load(window, window.name, number(0), context)
+            w.add(Array(window.name, kind, lanes, min(VECTOR_BYTES, lanes * bytes_)))
+            groups.setdefault(context.rows.get(window.buffer), []).append(window)
+        for flag, group in groups.items():
+            with nullcontext() if flag is None else w.when(flag):
+                for window in group:
+                    _load(window, pointer(window.name), number(0), context, aligned=True)
+            with nullcontext() if flag is None else w.otherwise():
+                for window in group if flag is not None else ():
+                    _load(window, pointer(window.name), number(0), context, aligned=False)
         _computed(v, context)
     return True
 
 
-def _load(window: Window, to: str, own: Expr, context: KernelContext) -> None:
-    """What a window holds, as vectors, to element ``own`` of an array."""
+def _load(window: Window, to: Expr, own: Expr, context: KernelContext, *, aligned: bool) -> None:
+    """What a window holds to element ``own`` of an array on, as vectors or from anywhere."""
     w, storage, lanes = context.writer, window.storage, window.high - window.low
     size, per = storage.type.bytes, widest(window.storage, lanes)
     at = context.scalar.number((window.start + window.low).to_expr())
     source = behind(pointer(storage.base), storage.start, at)
-    flag = context.rows.get(window.buffer)
-    with nullcontext() if flag is None else w.when(flag):
-        for k in range(0, lanes, per):
-            w.add(LoadVector(pointer(to), plus(own, k), behind(source, IntImm(k)), per * size))
-    if flag is not None:
-        with w.otherwise():
-            w.add(LoadVector(pointer(to), own, source, lanes * size, "anywhere"))
+    if not aligned:
+        w.add(LoadVector(to, own, source, lanes * size, "anywhere"))
+        return
+    for k in range(0, lanes, per):
+        further = (behind(source, IntImm(k)), plus(own, k)) if k else (source, own)
+        w.add(LoadVector(to, further[1], further[0], per * size))
 
 
 def _computed(v: Vectors, context: KernelContext) -> None:

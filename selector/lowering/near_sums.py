@@ -1,8 +1,8 @@
 """Sums of exponentials that nothing but quotients rounded to 16 bits are made of.
 
-    for s < n: p[0] = p[0] + exp(a[...])              for s < n: p[0] = p[0] + near(exp(a[...]))
-    q[0] = row.add(p[0])                        =>    q[0] = row.add(p[0])
-    for s < n: o[...] = f16(exp(a[...]) / q[0])       for s < n: o[...] = f16(near(exp(a[...])) / q[0])
+    for s < n: p[0] = p[0] + exp(a[...])               p[0] = p[0] + near(exp(a[...]))
+    q[0] = row.add(p[0])                         =>    ...
+    for s < n: o[...] = f16(exp(a[...]) / q[0])        o[...] = f16(near(exp(a[...])) / q[0])
 
 ``near`` stands for what is computed as if it were rounded to 16 bits next
 (``emit.legalize_scalars``), where an exponential is a multiplication and an instruction. Its terms
@@ -14,7 +14,7 @@ times as much. That goes in kernels of rows (``joined_rows``) where nothing else
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from selector.ir.contents import loaded
 from selector.ir.nodes import (
@@ -80,7 +80,9 @@ def _sum_of(s: For) -> str | None:
 def _adds(s: Store) -> bool:
     match s.value:
         case Binary(BinaryOp.ADD, a, b) if s.value.type.element == FLOAT32:
-            own = [isinstance(x, Load) and (x.buffer, x.index) == (s.buffer, s.index) for x in (a, b)]
+            own = [
+                isinstance(x, Load) and (x.buffer, x.index) == (s.buffer, s.index) for x in (a, b)
+            ]
             return sum(own) == 1 and _is_exponential(b if own[0] else a)
         case _:
             return False

@@ -57,11 +57,14 @@ from selector.lowering.row_loops import LANE, ZERO, Loop, RowLoops, row_loops
 from selector.lowering.row_work import STEP, RowWork, Vector
 
 VECTOR_BYTES = 16
-FIRST, ALIGNED, WHOLE = "row.first", "row.aligned", "row.whole"
+FIRST, ALIGNED = "row.first", "row.aligned"
 MEET = "row.meet"  # all blocks of the row have begun
+MOST_LEFT = Var("row.left")  # of all loops
 NONE = IntImm(-1)
-ALL = Call(BOOL, WHOLE, ())
-"""The predicate of stores all of whose lanes are elements of a row."""
+ALL, ANYWHERE = (Call(BOOL, name, ()) for name in ("row.whole", "row.anywhere"))
+"""The predicates of stores all of whose lanes are elements of a row: of what stays from vectors
+that begin at multiples, or anywhere, and of all others.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +148,12 @@ class _Whole:
         first = Var(FIRST)
         begin = Load(at.type.element, at.buffer, at.start.to_expr())
         yield FIRST, Call(INT32, FIRST, (begin, IntImm(per)))
-        for v in others:
-            begin = Load(v.type.element, v.buffer, (v.start + first).to_expr())
-            per = min(rows.lanes, VECTOR_BYTES // v.type.bytes)
-            yield f"{ALIGNED}.{v.buffer}", Call(BOOL, ALIGNED, (begin, IntImm(per)))
+        for name, group in self._groups(others).items():
+            asked = list[Expr]()
+            for v in group:
+                asked.append(Load(v.type.element, v.buffer, (v.start + first).to_expr()))
+                asked.append(IntImm(min(rows.lanes, VECTOR_BYTES // v.type.bytes)))
+            yield name, Call(BOOL, ALIGNED, tuple(asked))
         for number, (limit, part) in enumerate(self.parts.items()):
             length = Var(f"row.length.{number}")
             count, alive = limit.to_expr(), list(rows.alive)
@@ -165,6 +170,20 @@ class _Whole:
                 )
                 last = add(sub(length, tail), later)
                 yield end.name, Select(ahead, own, Select(there, last, NONE))
+        left: list[Expr] = [part.left for part in self.parts.values()]
+        yield MOST_LEFT.name, reduce(lambda a, b: Binary(BinaryOp.MAX, a, b), left)
+
+    def _groups(self, others: list[Vector]) -> dict[str, list[Vector]]:
+        """Arrays whose rows begin at multiples together or are loaded from anywhere: those that
+        have rows, those that all rows share, and each that is stored; by what tells.
+        """
+        found = dict[str, list[Vector]]()
+        stored = {x.store.buffer for x in self.rows.loops.values()}
+        for v in others:
+            shared = v.start.constant is not None
+            name = v.buffer if v.buffer in stored else "shared" if shared else "own"
+            found.setdefault(f"{ALIGNED}.{name}", []).append(v)
+        return found
 
     def _starts(self) -> list[Vector]:
         """The rows of arrays, the first of which vectors begin at multiples of 16 bytes in: one of
@@ -188,23 +207,34 @@ class _Whole:
                 raise AssertionError(x.store)
 
     def _loaded(self) -> Iterator[Stmt]:
-        """Load what stays."""
-        rows = self.rows
-        for v, name in self.work.kept.items():
-            parts = self._parts_of(
-                n for n, loads in self.work.vectors.items() if v in loads.values()
-            )
-            index = self._moved(v.start, STEP)
-            store = Store(
-                name, self.work.place(STEP), Load(v.type, v.buffer, index), _all(rows.lanes)
-            )
-            one = IfThenElse(self._goes_on(STEP, parts), store)
-            yield For(STEP.name, ZERO, IntImm(self.work.steps), ForKind.UNROLLED, one)
-            for end in (e for part in parts for e in part.ends):
+        """Load what stays: as vectors where the rows of all arrays are aligned."""
+        kept = self.work.kept
+        for name, group in self._groups([v for v in self._starts() if v in kept]).items():
+            flag = Var(name, BOOL)
+            asked = [v for v in group if v != self._starts()[0]]
+            steps = [self._vectors(group, lie) for lie in (ALL, ANYWHERE)[: 2 if asked else 1]]
+            yield IfThenElse(flag, *steps) if asked else steps[0]
+        for v in kept:
+            for end in (e for part in self._parts_of(self._loops_of(v)) for e in part.ends):
                 edge = self.edges.setdefault((v, end), f"row.edge.{len(self.edges)}")
                 at = (v.start + end).to_expr()
                 one = Store(edge, ZERO, Load(v.type.element, v.buffer, at))
                 yield IfThenElse(Compare(CompareOp.LE, ZERO, end), one)
+
+    def _vectors(self, group: list[Vector], lie: Expr) -> Stmt:
+        """Load the vectors of some arrays that stay, which all loops go through that use any."""
+        loops = dict.fromkeys(n for v in group for n in self._loops_of(v))
+        stores = list[Stmt]()
+        for v in group:
+            value = Load(v.type, v.buffer, self._moved(v.start, STEP))
+            name, there = self.work.kept[v], Broadcast(lie, self.rows.lanes)
+            stores.append(Store(name, self.work.place(STEP), value, there))
+        one = IfThenElse(self._goes_on(STEP, self._parts_of(loops)), Block(tuple(stores)))
+        return For(STEP.name, ZERO, IntImm(self.work.steps), ForKind.UNROLLED, one)
+
+    def _loops_of(self, v: Vector) -> list[str]:
+        """The loops that load a vector."""
+        return [n for n, loads in self.work.vectors.items() if v in loads.values()]
 
     def _parts_of(self, loops: Iterable[str]) -> list[_Part]:
         """What those loops go through."""
@@ -212,8 +242,10 @@ class _Whole:
 
     def _goes_on(self, step: Expr, parts: Sequence[_Part]) -> Expr:
         """Whether there is a vector in a step of one of these parts."""
-        own = mul(step, IntImm(self.rows.row.threads))
-        tests: list[Expr] = [Compare(CompareOp.LT, own, part.left) for part in parts]
+        own, left = mul(step, IntImm(self.rows.row.threads)), [part.left for part in parts]
+        if 1 < len(left) == len(self.parts):
+            left = [MOST_LEFT]
+        tests: list[Expr] = [Compare(CompareOp.LT, own, x) for x in left]
         return reduce(lambda a, b: Binary(BinaryOp.OR, a, b), tests)
 
     def _moved(self, start: Affine, step: Expr) -> Expr:

@@ -28,7 +28,7 @@ from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.reuse import of_some
-from halide_bridge.schedules.rows import MOST, VECTORS
+from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Guess, Sizes, guess
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
 from selector.ir.module import Module
@@ -39,7 +39,6 @@ from selector.machine import machine_for
 from selector.targets import Target, find_target
 
 CLUSTERS = 90  # what GPUs can that have clusters
-LEAST = 4  # elements of a vector
 _GRID = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD)
 _scheduled: dict[str, str] = {}  # outputs, by Halide's name, and where that was
 
@@ -202,10 +201,10 @@ def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
     """The plan with clusters of blocks for long rows, if there are such and the compiler takes
     them.
     """
-    long = any(n > MOST * VECTORS * LEAST for n in plan.known.known.values())
+    long = any(n > MOST * ELEMENTS for n in plan.known.known.values())
     if not long or wanted.target.capability < CLUSTERS or not any(m.reduction for m in program):
         return plan
-    more = plan.in_clusters()
+    more = plan.spreading()
     return plan if _why_not(outputs, more, wanted) else more
 
 

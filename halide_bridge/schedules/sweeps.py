@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from halide_bridge.schedules import rows
@@ -22,15 +23,14 @@ FEW = 256  # elements that are no work for all warps of a GPU
 
 
 class Sweeps:
-    """Those of one pipeline; ``known``: sizes to be fast at; ``clusters``: several blocks may have a
-    row.
+    """Those of one pipeline; ``known``: sizes to be fast at; ``spread``: over how many
+    multiprocessors long rows are, if several blocks may have one.
     """
 
     def __init__(
-        self, script: Script, placement: Placement, known: Guess, clusters: bool = False
+        self, script: Script, placement: Placement, known: Guess, spread: int = 0
     ) -> None:
-        self.script, self.placement, self.known = script, placement, known
-        self.most = rows.SPREAD if clusters else rows.MOST
+        self.script, self.placement, self.known, self.spread = script, placement, known, spread
         self.sweeps = {m.name: sweep_of(m, placement) for m in placement.program if m.reduction}
         self.shared = share(placement)
 
@@ -58,7 +58,11 @@ class Sweeps:
             each = min(lanes, each)
             if each > 1:  # an element is of one thread all through the kernel
                 lanes, parts = each, [replace(part, lanes=each) for part in parts]
-        threads = self._threads(mine, each, self.most if inner and each > 1 else rows.MOST)
+        threads = self._threads(mine, each)
+        if self.spread and threads == rows.MOST and inner and each > 1:
+            number = [n for n, a in enumerate(member.args) if a in shared.rows]
+            count = prod(self.known.extent(member, n) for n in number)
+            threads = self._threads(mine, each, rows.most_threads(count, self.spread))
         return rows.by_blocks(self.script, reader, of_rows, inner, parts, threads, lanes)
 
     def of_itself(self, member: Member) -> Grid | None:

@@ -28,7 +28,19 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.memory import Array, LoadVector, StoreVector
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Broadcast, Call, Cast, Expr, IntImm, LetStmt, Load, Store, Var
+from selector.ir.nodes import (
+    Block,
+    Broadcast,
+    Call,
+    Cast,
+    Expr,
+    For,
+    IntImm,
+    LetStmt,
+    Load,
+    Store,
+    Var,
+)
 from selector.ir.types import BOOL, INT32, UINT64
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.whole_rows import ALIGNED, ALL, ANYWHERE, FIRST, VECTOR_BYTES
@@ -65,6 +77,15 @@ def _over(begin: Load, per: int, context: KernelContext) -> Expr:
     start = Cast(UINT64, behind(pointer(storage.base), storage.start, at))
     mask = IntImm(per * storage.type.bytes - 1, UINT64)
     return Cast(INT32, Call(UINT64, "bitwise_and", (start, mask)))
+
+
+def holds_row_vectors(s: For) -> bool:
+    """Whether a loop does but such statements."""
+    match s.body:
+        case Block((Store(predicate=there),)):
+            return there is not None and there == Broadcast(ALL, there.type.lanes)
+        case _:
+            return False
 
 
 def emit_row_vectors(s: Store, context: KernelContext) -> bool:

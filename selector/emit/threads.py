@@ -13,7 +13,7 @@ from selector.emit.fills import FLIGHT, Flight, bring, brings
 from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.row_joins import join_row
-from selector.emit.row_vectors import emit_row_number, emit_row_vectors
+from selector.emit.row_vectors import emit_row_number, emit_row_vectors, holds_row_vectors
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_bounds import emit_tested
@@ -217,6 +217,8 @@ class ThreadCode:
             emit_whole(whole, s, self.context, self.statement)
             return
         how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
+        if holds_row_vectors(s) and s.min == IntImm(0):
+            how = "fours" if s.kind is ForKind.SERIAL else how
         if not emit_tested(s, start, stop, self):
             with self.context.writer.loop(name, start, stop, how):
                 self.statement(s.body)

@@ -27,10 +27,9 @@ from selector.lowering.kept_rows import KEPT, MANY, REGISTERS
 from selector.lowering.row_loops import Loop, RowLoops
 from selector.lowering.row_values import ROW_VALUE
 
+ELEMENTS = 32  # of a row that stay of an array
 BYTES = 128  # of a thread that stay
-STEPS = 3  # vectors that stay of an array: those of a size class have sqrt(2) to 2 * sqrt(2)
-LONG = 6  # the same in the largest blocks, where threads may have more
-SPREAD = 4  # in each of several blocks of a row
+FEW = 96  # the same in the largest blocks, which have few registers for each thread
 OTHERS = 32  # registers of a thread beside what stays, and the addresses in each array
 STEP = Var("row.step")
 
@@ -89,8 +88,8 @@ class RowWork:
         if not again:
             return 0
         loaded = sum(_bytes(v.type) for v in again)
-        most = SPREAD if row.blocks > 1 else LONG if row.threads > MANY else STEPS
-        self.steps = min(most, BYTES // loaded)
+        few = row.threads > MANY and row.blocks == 1
+        self.steps = FEW // loaded if few else min(ELEMENTS // self.rows.lanes, BYTES // loaded)
         self.kept = {v: f"{KEPT}{n}" for n, v in enumerate(again)}
         values = self._common(body)
         computed = max((_bytes(e.type) for e in values), default=0)

@@ -14,6 +14,7 @@ from selector.emit.scalar import Space, c_type
 from selector.emit.thread_lanes import LANE, one_lane
 from selector.emit.thread_vectors import Needs, Vectors, Window, Windows, vectors_of, widest
 from selector.gpu.ir.expressions import (
+    FALSE,
     behind,
     both,
     element,
@@ -43,7 +44,14 @@ from selector.ir.nodes import (
 )
 from selector.ir.types import BOOL, INT32, UINT64
 from selector.lowering.kept_rows import KEPT
-from selector.lowering.whole_rows import ALIGNED, ALL, ANYWHERE, FIRST, VECTOR_BYTES
+from selector.lowering.whole_rows import (
+    ALIGNED,
+    ALL,
+    ANYWHERE,
+    FIRST,
+    TOGETHER,
+    VECTOR_BYTES,
+)
 
 
 def emit_row_number(s: LetStmt, context: KernelContext) -> bool:
@@ -51,7 +59,7 @@ def emit_row_number(s: LetStmt, context: KernelContext) -> bool:
     for other numbers.
     """
     match s.value:
-        case Call(_, name, args) if name in (FIRST, ALIGNED):
+        case Call(_, name, args) if name in (FIRST, ALIGNED, TOGETHER):
             pass
         case _:
             return False
@@ -59,6 +67,12 @@ def emit_row_number(s: LetStmt, context: KernelContext) -> bool:
     for begin, per in zip(args[::2], args[1::2], strict=True):
         assert isinstance(begin, Load)
         assert isinstance(per, IntImm)
+        if name == TOGETHER:
+            start = to_affine(begin.index)
+            alike = context.is_multiple(start, per.value, begin.buffer)
+            flag = context.aligned_flag(begin.buffer, per.value) if alike else FALSE
+            value = flag if value is None else both(value, flag)
+            continue
         over = _over(begin, per.value, context)
         if name == FIRST:
             size = begin.type.bytes.bit_length() - 1

@@ -31,6 +31,7 @@ ELEMENTS = 32  # of a row that stay of an array
 BYTES = 128  # of a thread that stay
 FEW = 96  # the same in the largest blocks, which have few registers for each thread
 OTHERS = 32  # registers of a thread beside what stays, and the addresses in each array
+END = 8  # registers for a further element at an end of a row
 STEP = Var("row.step")
 
 
@@ -97,7 +98,8 @@ class RowWork:
             values, computed = {}, 0
         for n, (e, name) in enumerate(values.items()):
             self.values[e] = name, f"{KEPT}value.{n}"
-        registers = OTHERS + 4 * arrays + self.steps * max(loaded, computed) // 4
+        ends = -(-2 * (self.rows.lanes - 1) // row.threads)
+        registers = OTHERS + 4 * arrays + END * (ends - 1) + self.steps * max(loaded, computed) // 4
         return REGISTERS // (row.threads * row.rows * registers)
 
     def _common(self, body: Stmt) -> dict[Expr, str]:

@@ -9,6 +9,9 @@
     for s >= 6, 128*s < left: p[0 ... 7] = max(p[0 ... 7], a[w*y + first + 1024*s + 8*x ...])
     if (end >= 0) p[0] = max(p[0], a[w*y + end])
 
+Rows that are aligned in all arrays, of whole vectors no more than stay, have loops of their own, in
+which there is no ``first``, no rest and no end.
+
 So the loops of a kernel of rows (``row_loops``) move 16 bytes at once in rows of any length, and
 test no lane. What several of them load is kept in registers, all of it loaded before the first use;
 so is what one of them computes and a later one computes again. What a long row has behind that is
@@ -57,7 +60,7 @@ from selector.lowering.row_loops import LANE, ZERO, Loop, RowLoops, row_loops
 from selector.lowering.row_work import STEP, RowWork, Vector
 
 VECTOR_BYTES = 16
-FIRST, ALIGNED = "row.first", "row.aligned"
+FIRST, ALIGNED, TOGETHER = "row.first", "row.aligned", "row.together"
 MEET = "row.meet"  # all blocks of the row have begun
 MOST_LEFT = Var("row.left")  # of all loops
 NONE = IntImm(-1)
@@ -94,11 +97,12 @@ def whole_rows(
 @dataclass(slots=True)
 class _Whole:
     """One kernel. ``parts``: what its loops go through, by the limit; ``edges``: arrays of single
-    elements that stay.
+    elements that stay; ``short``: all rows of all arrays are aligned, and nothing but what stays.
     """
 
     rows: RowLoops
     work: RowWork
+    short: bool = False
     parts: dict[Affine, _Part] = field(default_factory=dict[Affine, _Part])
     edges: dict[tuple[Vector, Var], str] = field(default_factory=dict[tuple[Vector, Var], str])
 
@@ -108,18 +112,53 @@ class _Whole:
         if len({v.buffer for v in starts}) < len(starts):
             return None
         resident = self.work.keep(body, len(starts))
+        self.part()
+        return self._inside(body), resident
+
+    def part(self) -> None:
+        """What the loops go through."""
+        rows = self.rows
+        if self.short:
+            self.parts = dict.fromkeys(rows.limits, _Part(MOST_LEFT, ()))
+            return
         for number, limit in enumerate(rows.limits):
             ends = -(-2 * (rows.lanes - 1) // rows.row.threads)
             names = tuple(Var(f"row.end.{number}.{k}") for k in range(ends))
             self.parts[limit] = _Part(Var(f"row.left.{number}"), names)
-        return self._inside(body), resident
 
     def _inside(self, s: Stmt) -> Stmt:
         match s:
             case Allocate(memory=Memory.GPU_SHARED) | For(kind=ForKind.GPU_THREAD):
                 return replace(s, body=self._inside(s.body))
+            case _ if self.work.steps:
+                short = _Whole(self.rows, self.work, short=True)
+                short.part()
+                both = IfThenElse(self._is_short(), short._around(s), self._around(s))
+                return LetStmt(TOGETHER, Call(BOOL, TOGETHER, self._asked()), both)
             case _:
                 return self._around(s)
+
+    def _asked(self) -> tuple[Expr, ...]:
+        """The first element of a row of each array, and of how many a vector is."""
+        found = list[Expr]()
+        for v in self._starts():
+            found.append(Load(v.type.element, v.buffer, v.start.to_expr()))
+            found.append(IntImm(min(self.rows.lanes, VECTOR_BYTES // v.type.bytes)))
+        return tuple(found)
+
+    def _is_short(self) -> Expr:
+        """Whether all loops go through as many elements, which are vectors that stay."""
+        first, *others = (limit.to_expr() for limit in self.rows.limits)
+        lanes = self.rows.lanes
+        most = self.work.steps * self.rows.row.threads * lanes
+        return every(
+            (
+                Var(TOGETHER, BOOL),
+                *(Compare(CompareOp.EQ, first, x) for x in others),
+                Compare(CompareOp.EQ, mod(first, IntImm(lanes)), ZERO),
+                Compare(CompareOp.LE, first, IntImm(most)),
+            )
+        )
 
     # ------------------------------------------------------------------ around all loops
 
@@ -143,6 +182,10 @@ class _Whole:
     def _numbers(self) -> Iterator[tuple[str, Expr]]:
         """What is known of a thread's row, by name."""
         rows, x = self.rows, Var(self.rows.row.x)
+        if self.short:
+            length = Select(every(rows.alive), rows.limits[0].to_expr(), ZERO)
+            yield MOST_LEFT.name, sub(div(length, IntImm(rows.lanes)), x)
+            return
         at, *others = self._starts()
         per = min(rows.lanes, VECTOR_BYTES // at.type.bytes)
         first = Var(FIRST)
@@ -211,7 +254,7 @@ class _Whole:
         kept = self.work.kept
         for name, group in self._groups([v for v in self._starts() if v in kept]).items():
             flag = Var(name, BOOL)
-            asked = [v for v in group if v != self._starts()[0]]
+            asked = [v for v in group if v != self._starts()[0] and not self.short]
             steps = [self._vectors(group, lie) for lie in (ALL, ANYWHERE)[: 2 if asked else 1]]
             yield IfThenElse(flag, *steps) if asked else steps[0]
         for v in kept:
@@ -252,7 +295,8 @@ class _Whole:
         """The elements of a thread's vector, where row's begin at ``start``."""
         row, lanes = self.rows.row, self.rows.lanes
         own = to_affine(step) * (row.threads * lanes) + Affine.of(Var(row.x)) * lanes
-        return Ramp((start + Var(FIRST) + own).to_expr(), IntImm(1), lanes)
+        own = own if self.short else own + Var(FIRST)
+        return Ramp((start + own).to_expr(), IntImm(1), lanes)
 
     # ------------------------------------------------------------------ the loops
 
@@ -276,6 +320,8 @@ class _Whole:
         if steps:
             first = Block(tuple(self._of_kept(loop, turn)))
             yield For(s.name, ZERO, IntImm(steps), ForKind.UNROLLED, first)
+        if self.short:
+            return
         turns = div(add(part.left, IntImm(threads - 1)), IntImm(threads))
         rest = self._vector(loop, loop.store.value, turn)
         extent = sub(turns, IntImm(steps))

@@ -25,6 +25,7 @@ x, y = hl.Var("x"), hl.Var("y")
 Arrays = dict[str, Any]
 Made = tuple[hl.Func, Callable[[Arrays], Any]]
 EPSILON = 1e-5
+SPREAD = 1 << 17  # elements of a row that several blocks have
 
 
 def params(*names: str, element: Any = F16) -> list[Any]:
@@ -92,11 +93,12 @@ def neighbours() -> Made:
 
 
 MADE = [layer_norm, wider, of_half, neighbours]
-SHAPES = [(1, 1), (3, 7), (5, 61), (2, 1001), (9, 250)]
+SHAPES = [(1, 1), (3, 7), (5, 61), (2, 1001), (9, 256), (3, 1024)]
 
 
 def kernel_of(make: Callable[[], Made], width: int | None) -> Any:
-    sizes = None if width is None else {"a": (64, width)}
+    few = (8, width) if width == SPREAD else (640, width)  # long rows, or many
+    sizes = None if width is None else {"a": few, "out": few}
     return hb.compile(make()[0], target="sm_90a", schedule="auto", sizes=sizes)
 
 
@@ -152,7 +154,8 @@ def test_no_lane_of_a_row_is_tested() -> None:
     for make in MADE[:3]:
         text = text_of(make, 1024)
         assert "row_first" in text
-        assert "aligned_" not in text.replace("row_aligned_", "")
+        assert "row_together" in text
+        assert "<= a_extent_0" not in text.replace("&& a_extent_0 <= ", "")
     assert "row_first" not in text_of(neighbours, 1024)
 
 
@@ -219,15 +222,13 @@ def test_exponentials_are_as_exact_as_what_is_made_of_their_sum() -> None:
         assert "expf(" in text_of(make, 1024)
 
 
-SPREAD = 1 << 17
-
-
 @EMULATED
 @pytest.mark.parametrize("make", [softmax, layer_norm, wider, of_half])
 def test_a_long_row_has_a_cluster(make: Callable[[], Made]) -> None:
     kernel, truth = kernel_of(make, SPREAD), make()[1]
-    assert "__cluster_dims__(8, 1, 1)" in kernel.source
-    assert [launch.cluster for launch in kernel.plan.launches] == [8]
+    blocks = 4 if make is of_half else 8  # by the elements that are summed
+    assert f"__cluster_dims__({blocks}, 1, 1)" in kernel.source
+    assert [launch.cluster for launch in kernel.plan.launches] == [blocks]
     for shape in ((3, 7), (2, 1001), (1, 40_003), (1, SPREAD + 4096 * 8 * 2 + 5)):
         data = data_of(kernel, shape, {"a": 3})
         wanted = truth({name: v.astype(float) for name, v in data.items()})
@@ -244,9 +245,12 @@ def test_the_simulator_agrees_on_clusters() -> None:
     assert close(values, truth({name: v.astype(float) for name, v in data.items()}))
 
 
-def test_only_whole_rows_and_newer_gpus_have_clusters() -> None:
+def test_few_whole_rows_have_clusters_on_newer_gpus() -> None:
     assert "__cluster_dims__" not in text_of(neighbours, SPREAD)
     assert "__cluster_dims__" not in text_of(softmax, 1 << 14)
-    sizes = {"a": (64, SPREAD)}
+    many = {"a": (640, SPREAD), "out": (640, SPREAD)}
+    source = hb.compile(softmax()[0], target="sm_90a", schedule="auto", sizes=many).source
+    assert "__cluster_dims__" not in source
+    sizes = {"a": (8, SPREAD), "out": (8, SPREAD)}
     old = hb.compile(softmax()[0], target="sm_80", schedule="auto", sizes=sizes)
     assert "__cluster_dims__" not in old.source

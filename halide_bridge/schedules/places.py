@@ -94,7 +94,8 @@ class Scheduling:
             if member.label in plan.apart:
                 placement.places[member.name] = Place.KERNEL
                 placement.reader.pop(member.name, None)
-        self.sweeps = Sweeps(self.script, placement, plan.known, plan.machine.multiprocessors * plan.spread)
+        over = plan.machine.multiprocessors if plan.spread else 0
+        self.sweeps = Sweeps(self.script, placement, plan.known, over)
         for member in program:
             reader = placement.reader.get(member.name)
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):

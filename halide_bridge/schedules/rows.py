@@ -130,7 +130,9 @@ def threads_of(extent: int | None, lanes: int, most: int = MOST) -> int:
 
 
 def most_threads(rows: int, multiprocessors: int) -> int:
-    """Those of a row: a cluster of blocks has it where there are fewer rows than multiprocessors."""
+    """Those of a row: where there are fewer rows than multiprocessors, a cluster of blocks has
+    one.
+    """
     blocks = min(BLOCKS, multiprocessors // max(rows, 1))
     return max(MOST, EACH << max(blocks, 1).bit_length() - 1)
 

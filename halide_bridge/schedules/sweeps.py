@@ -27,9 +27,7 @@ class Sweeps:
     multiprocessors long rows are, if several blocks may have one.
     """
 
-    def __init__(
-        self, script: Script, placement: Placement, known: Guess, spread: int = 0
-    ) -> None:
+    def __init__(self, script: Script, placement: Placement, known: Guess, spread: int = 0) -> None:
         self.script, self.placement, self.known, self.spread = script, placement, known, spread
         self.sweeps = {m.name: sweep_of(m, placement) for m in placement.program if m.reduction}
         self.shared = share(placement)

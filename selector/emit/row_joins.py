@@ -2,8 +2,9 @@
 (``lowering.joined_rows``).
 
 The lanes of a warp join by shuffles, after which all have the result. Of a row of several warps
-each leaves its own in shared memory, and behind a barrier every warp joins those of all. Of a row of several blocks each stores
-its own in the shared memory of all of them, and behind a barrier of the cluster all warps join them.
+each leaves its own in shared memory, and behind a barrier every warp joins those of all. Of a row
+of several blocks each stores its own in the shared memory of all of them, and behind a barrier of
+the cluster every warp joins them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from selector.gpu.ir.nodes import State, Sync
 from selector.ir.nodes import BinaryOp, Call, Expr, IntImm, Stmt, Store, Var
 from selector.ir.traverse import walk_all_exprs
 from selector.ir.types import INT32
-from selector.lowering.joined_rows import BLOCKS, ROW_JOIN, WARP, WARPS
+from selector.lowering.joined_rows import BLOCKS, ROW_JOIN, WARPS
+from selector.lowering.row_folds import WARP
 
 
 def holds_row_join(s: Stmt) -> bool:

@@ -60,8 +60,10 @@ from selector.ir.types import Type
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.row_folds import (
     OPERATIONS,
+    WARP,
     Fold,
     NoRows,
+    Row,
     dense_count,
     elements_of,
     fold_of,
@@ -78,25 +80,7 @@ from selector.lowering.structure import loaded_names, peel_threads, stored_names
 ROW_JOIN = "row."
 WARPS = ".warps"  # what the warps of a row have found, behind the name of what a thread has
 BLOCKS = ".blocks"  # what the blocks of a row have found
-WARP = 32
-MOST = 1024  # threads of a block
-EACH = 512  # threads of each of the blocks that a row has which has more: many registers for each
 THREAD = Var("$n")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The loops of a joined kernel: thread ``x`` of the ``threads`` of row ``y``."""
-
-    x: str
-    y: str
-    threads: int
-    rows: int
-
-    @property
-    def blocks(self) -> int:
-        """Those that a row has, which are a cluster (``row_clusters``)."""
-        return self.threads // EACH if self.threads > MOST else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from selector.ir.traverse import map_stmt, substitute, walk_expr, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.forwarded import forward
 from selector.lowering.joined_kernels import join_kernels
-from selector.lowering.joined_rows import MOST, joined_rows
+from selector.lowering.joined_rows import joined_rows
 from selector.lowering.kept_rows import kept_rows
 from selector.lowering.near_sums import near_sums
 from selector.lowering.normalize import normalize
@@ -46,6 +46,7 @@ from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
 from selector.lowering.row_clusters import in_clusters
+from selector.lowering.row_folds import MOST
 from selector.lowering.row_values import row_values
 from selector.lowering.scans import dims_of, spread_scans, taken_reader, taken_starts
 from selector.lowering.structure import loaded_names, stored_names

@@ -14,7 +14,7 @@ times as much. That goes in kernels of rows (``joined_rows``) where nothing else
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from selector.ir.contents import loaded
 from selector.ir.nodes import (

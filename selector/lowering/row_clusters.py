@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from selector.ir.nodes import Allocate, Expr, For, ForKind, IntImm, LetStmt, Stmt, Var
 from selector.ir.simplify import add, div, mod, mul
-from selector.lowering.joined_rows import Row
+from selector.lowering.row_folds import Row
 
 ZERO = IntImm(0)
 

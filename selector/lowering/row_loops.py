@@ -41,9 +41,9 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import conjuncts, free_vars, map_expr, walk_expr, walk_stmt
-from selector.lowering.joined_rows import ROW_JOIN, Row
+from selector.lowering.joined_rows import ROW_JOIN
 from selector.lowering.predicates import is_predicated, slack
-from selector.lowering.row_folds import OPERATIONS, Fold, fold_of, neutral_of
+from selector.lowering.row_folds import OPERATIONS, Fold, Row, fold_of, neutral_of
 
 LANE = Var("$l0")
 ZERO, ONE = IntImm(0), IntImm(1)

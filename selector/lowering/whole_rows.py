@@ -54,8 +54,8 @@ from selector.ir.nodes import (
 from selector.ir.simplify import add, div, mod, mul, sub
 from selector.ir.traverse import map_expr, map_stmt, substitute, walk_expr
 from selector.ir.types import BOOL, INT32
-from selector.lowering.joined_rows import Row
 from selector.lowering.predicates import every
+from selector.lowering.row_folds import Row
 from selector.lowering.row_loops import LANE, ZERO, Loop, RowLoops, row_loops
 from selector.lowering.row_work import STEP, RowWork, Vector
 
@@ -108,7 +108,7 @@ class _Whole:
 
     def built(self, body: Stmt) -> tuple[Stmt, int] | None:
         """None where an array has several first elements of rows."""
-        rows, starts = self.rows, self._starts()
+        starts = self._starts()
         if len({v.buffer for v in starts}) < len(starts):
             return None
         resident = self.work.keep(body, len(starts))

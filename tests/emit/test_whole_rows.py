@@ -97,8 +97,10 @@ SHAPES = [(1, 1), (3, 7), (5, 61), (2, 1001), (9, 256), (3, 1024)]
 
 
 def kernel_of(make: Callable[[], Made], width: int | None) -> Any:
-    few = (8, width) if width == SPREAD else (640, width)  # long rows, or many
-    sizes = None if width is None else {"a": few, "out": few}
+    if width is None:
+        return hb.compile(make()[0], target="sm_90a", schedule="auto")
+    shape = (8 if width == SPREAD else 640, width)
+    sizes = {"a": shape, "out": shape}
     return hb.compile(make()[0], target="sm_90a", schedule="auto", sizes=sizes)
 
 

@@ -132,7 +132,7 @@ def test_threads_compile_a_class_once(monkeypatch: pytest.MonkeyPatch) -> None:
         started.wait()
         found.append(kernel.program(a=rows(5, width), sizes=(5,)))
 
-    threads = [threading.Thread(target=call, args=(width,)) for width in (200, 210, 220, 3000)]
+    threads = [threading.Thread(target=call, args=(width,)) for width in (200, 210, 220, 30_000)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -48,8 +48,9 @@ class Plan:
     """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
     have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
     it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
-    ``apart``, in a kernel of their own and wherever they are needed; resamplings on tensor units,
-    ``banded``; the sizes and the GPU to be fast at.
+    ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
+    ``spread`` over several blocks; resamplings on tensor units, ``banded``; the sizes and the GPU
+    to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -61,6 +62,7 @@ class Plan:
     unstaged: frozenset[str] = frozenset()
     apart: frozenset[str] = frozenset()
     banded: frozenset[str] = frozenset()
+    spread: bool = False
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})
@@ -79,6 +81,9 @@ class Plan:
         misses = {name: why for name, why in self.misses.items() if name != label}
         return replace(self, banded=self.banded | {label}, misses=misses)
 
+    def spreading(self) -> Plan:
+        return replace(self, spread=True)
+
     def without(self, label: str, why: str) -> Plan:
         return replace(self, misses={**self.misses, label: why})
 
@@ -96,7 +101,8 @@ class Scheduling:
             if member.label in plan.apart:
                 placement.places[member.name] = Place.KERNEL
                 placement.reader.pop(member.name, None)
-        self.sweeps = Sweeps(self.script, placement, plan.known)
+        over = plan.machine.multiprocessors if plan.spread else 0
+        self.sweeps = Sweeps(self.script, placement, plan.known, over)
         for member in program:
             reader = placement.reader.get(member.name)
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):

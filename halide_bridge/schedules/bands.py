@@ -102,8 +102,6 @@ def by_bands(script: Script, p: Bands, size: Tiling) -> Grid:
         p.band.bound_extent(variable, extent).vectorize(variable)
     (_, runs) = p.total.rvars(0)
     p.band.compute_at(p.total, runs).store_in(GPU_SHARED)
-    if size.stages > 1:
-        pipeline_stages(p.band, size.stages)
     (xo,) = script.variables("xo")
     p.starts.compute_at(p.stored, xo).store_in(GPU_SHARED)
     p.starts.bound_extent(p.starts.args()[0], size.group).vectorize(p.starts.args()[0])

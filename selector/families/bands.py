@@ -55,7 +55,7 @@ def tiling_of(
     others = prod(e for d, e in enumerate(extents) if d not in (along, beside)) // channels
     down = beside < along
     pixels = 16 if channels > 1 else 64
-    large = Tiling(32, 16, pixels if down else 16, 4, 3)
+    large = Tiling(16, 16, pixels, 4, 3) if down else Tiling(32, 16, 16, 4, 3)
     if large.blocks(extents[beside], extents[along], others) >= BUSY * machine.multiprocessors:
         return large
     return Tiling(16, 64, pixels // 2, 4, 2) if down else Tiling(16, 64, 16, 2, 2)

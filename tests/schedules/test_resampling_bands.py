@@ -47,11 +47,11 @@ def across_first(interleaved: bool, kind: Any) -> hl.Func:
 def test_both_passes(interleaved: bool, kind: str, first: str) -> None:
     """Starts are in no order, and some of them are outside."""
     whole = kind == "u8"
-    build = resized if first == "down" else across_first
+    build, target = (resized, "sm_90a") if first == "down" else (across_first, "sm_80")
     out = build(interleaved, U8 if whole else F16)
-    report = hb.autoschedule(out, target="sm_80").report
+    report = hb.autoschedule(out, target=target).report
     assert report.count("on tensor units by mma") == 2, report
-    kernel = hb.compile(out, target="sm_80")
+    kernel = hb.compile(out, target=target)
     for size, to in SIZES:
         data = drawn(size, to, whole, "float16")
         wanted = truth(data)
@@ -59,6 +59,24 @@ def test_both_passes(interleaved: bool, kind: str, first: str) -> None:
             data["I"], wanted = np.moveaxis(data["I"], 2, 0).copy(), np.moveaxis(wanted, 2, 0)
         found = emulation.check(kernel, sizes=wanted.shape, **data).astype(np.float64)
         assert np.abs(found - wanted).max() <= (0.6 if whole else 2e-3), (size, to)
+
+
+def test_tiles_for_few_results() -> None:
+    """Those that many blocks have, for results of which each has many taps."""
+    out = resized(interleaved=True, kind=F16)
+    sizes = {"I": (2048, 2048, 3), "out": (143, 143, 3)}
+    report = hb.autoschedule(out, target="sm_90a", sizes=sizes).report
+    assert report.count("groups of 16 results by runs of 64 pixels") == 2
+    kernel = hb.compile(out, target="sm_90a")
+    data = drawn((40, 272), (33, 37), kind="float16")
+    found = emulation.check(kernel, sizes=(33, 37, 3), **data)
+    assert np.abs(found - truth(data)).max() <= 2e-3
+
+
+def test_small_images_stay_on_cores() -> None:
+    out = resized(interleaved=True, kind=F16)
+    sizes = {"I": (256, 256, 3), "out": (224, 224, 3)}
+    assert "on tensor units" not in hb.autoschedule(out, target="sm_90a", sizes=sizes).report
 
 
 def test_pixels_that_lie_apart() -> None:

@@ -35,7 +35,9 @@ class Taps:
 
 def grouped(output: Any, func: Func, consumer: Func, taps: Taps) -> tuple[Func, ...]:
     """Sums of groups of neighbours, which a pure ``consumer`` reads in place of ``func`` from now
-    on; ``output``: of the pipeline, a Func or several.
+    on; ``output``: of the pipeline, a Func or several. ``taps``: an ``hb.Taps`` of the dimension
+    ``along`` which results have starts and weights of their own, the names of the Funcs ``source``
+    and ``weights``, and how many results are a ``group``, how many pixels a ``run``.
 
     Returns new Funcs, all to be scheduled: a ``tile`` of what ``consumer`` makes of the sums, which
     it has from there; the sums, over two variables (the pixels of a run, and the runs); the pixels;

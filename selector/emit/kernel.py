@@ -226,10 +226,6 @@ class KernelEmitter:
             found = boxed or kind(self, s, body, staged)
             self.pipelines.fed |= isinstance(found, SelfFedRing | BoxRing)
             found.emit(unit, in_warp=in_warp)
-            once = self.pipelines.depth == 0 and self.pipelines.lasting is None
-            if type(found) is Ring and once and not in_warp:  # it ends with a barrier
-                for a in allocations:
-                    self.placement.release(a)
             return
         self.begin_again(body, unit)
         before = unit.state()

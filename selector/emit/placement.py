@@ -127,11 +127,6 @@ class Placement:
         plain = in_bytes((s.type.element.bytes,))
         return (constant_elements(s),), plain if strips is None else Composed(plain, strips)
 
-    def release(self, s: Allocate) -> None:
-        """Let others have shared memory that all threads have left for good."""
-        if s.name in self._reserved:
-            self.context.shared.release(*self._reserved.pop(s.name))
-
     def _reserve(self, size: int, name: str) -> int:
         offset, known = self._reserved.get(name, (0, 0))  # an earlier one is over by now
         if known < size or not known:

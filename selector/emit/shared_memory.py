@@ -49,9 +49,8 @@ class Staging:
 
 @dataclass(slots=True)
 class SharedMemory:
-    """Of the kernel that computes ``name``: the ``bytes`` that are taken, and places of those that
-    are ``free`` again. ``left_boxes``: results that wait there, where the copy engine does not
-    store them.
+    """Of the kernel that computes ``name``: the ``bytes`` that are taken. ``left_boxes``: results
+    that wait there, where the copy engine does not store them.
     """
 
     name: str
@@ -60,28 +59,9 @@ class SharedMemory:
     bytes: int = 0
     staging: Staging | None = None
     left_boxes: list[LeftBox] = field(default_factory=list[LeftBox])
-    free: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-
-    def release(self, offset: int, size: int) -> None:
-        """Bytes that nobody uses any more, and for which all threads have waited."""
-        self.free.append((offset, size))
-        found: list[tuple[int, int]] = []
-        for start, length in sorted(self.free):
-            if found and sum(found[-1]) + SHARED_ALIGNMENT > start:  # what lies between is nobody's
-                found[-1] = found[-1][0], start + length - found[-1][0]
-            else:
-                found.append((start, length))
-        self.free = found
 
     def allocate(self, size: int, what: str, alignment: int = SHARED_ALIGNMENT) -> int:
         """Reserve bytes; the offset. ScheduleError when the block's share is used up."""
-        for place in self.free:
-            offset = -(-place[0] // alignment) * alignment
-            if offset + size <= sum(place):
-                self.free.remove(place)
-                if offset + size < sum(place):
-                    self.free.append((offset + size, sum(place) - offset - size))
-                return offset
         offset = -(-self.bytes // alignment) * alignment
         self.bytes = offset + size
         if self.bytes + self.layouts.alignment > self.target.shared_memory:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.layers import Layer, layer_of
 from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import Member, Program, number
@@ -24,6 +25,8 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
     """What a reduction sums up; else why a tensor unit cannot have it, or should not, empty where
     it is no sum of products at all.
     """
+    if channels_of(member, program) is not None:
+        return "each of its channels has filters of its own"
     product = product_of(member, program)
     if not isinstance(product, str):
         return product

@@ -9,6 +9,7 @@ from typing import Any
 from halide_bridge.schedules import online, reductions
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling
+from halide_bridge.schedules.channels import by_threads, tile_of
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import (
@@ -22,6 +23,7 @@ from halide_bridge.schedules.kernels import (
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.attention import Online
+from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product
@@ -179,6 +181,9 @@ class Scheduling:
             return self._resampled(taps, mine[0], member, reader)
         if len(mine) == 1:
             order = self._order(mine[0], member)
+            grid = self._by_channels(mine[0], reader, order)
+            if grid is not None:
+                return grid
             found = self._blocks_for(mine[0], order)
             if found:
                 return by_blocks(self.script, found, mine[0], reader, order, self.placement)
@@ -295,6 +300,9 @@ class Scheduling:
         if taps is not None and not member.whole(SMALL):
             return self._resampled(taps, member, member, func.in_())
         order = tuple(range(len(member.args)))
+        grid = self._by_channels(member, None, order)
+        if grid is not None:
+            return grid
         found = self._blocks_for(member, order)
         if found:
             return by_blocks(self.script, found, member, func.in_(), order, self.placement)
@@ -336,6 +344,21 @@ class Scheduling:
         body = self.placement.bodies[reader.name][0]
         access = next(a for a in body.reads() if a.func == member.name)
         return tuple(reader.args.index(i.name) for i in access.indices if isinstance(i, Var))
+
+    def _by_channels(
+        self, member: Member, reader: Recorded | None, order: tuple[int, ...]
+    ) -> Grid | None:
+        """A sum over windows whose channels have filters of their own, by threads; ``reader``: who
+        stores it, in that ``order`` of dimensions (None: itself).
+        """
+        found = channels_of(member, self.program)
+        if found is None or order != tuple(range(len(member.args))):
+            return None
+        tile = tile_of(found, member, self.plan.known, self.plan.machine)
+        if tile is None:
+            return None
+        stored = self._func(member).in_() if reader is None else reader
+        return by_threads(self.script, found, tile, stored, order, self.placement)
 
     def _blocks_for(self, member: Member, order: tuple[int, ...]) -> Blocks | None:
         """How blocks of threads compute a sum whose factors are read again; None if they are

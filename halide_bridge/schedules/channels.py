@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from halide_bridge.schedules.kernels import Grid, fused
@@ -60,7 +61,8 @@ def by_threads(
         _keep(script, members[name], total, at, tile)
     if tile.resident > 1:
         script.ask("resident_blocks", stored, (tile.resident,))
-    text = f"{' x '.join(map(str, tile.threads))} threads, {' x '.join(map(str, tile.each))} each"
+    each = " x ".join(map(str, tile.each))
+    text = f"{prod(tile.threads)} threads, {each} of pixels, and what they read, in registers"
     return Grid(text=text)
 
 

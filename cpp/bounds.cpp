@@ -55,7 +55,71 @@ protected:
     }
 };
 
+// Of what is inferred outside of such a loop, all its turns.
+class AllTurns : public IRMutator {
+    const Scope<Interval> &turns;
+    std::set<std::string> inside;
+
+    using IRMutator::visit;
+    Stmt visit(const For *op) override {
+        bool own = inside.insert(op->name).second;
+        Stmt result = IRMutator::visit(op);
+        if (own) {
+            inside.erase(op->name);
+        }
+        return result;
+    }
+    Stmt visit(const LetStmt *op) override {
+        Scope<Interval> outside;
+        for (auto turn = turns.cbegin(); turn != turns.cend(); ++turn) {
+            if (!inside.count(turn.name()) && expr_uses_var(op->value, turn.name())) {
+                outside.push(turn.name(), turn.value());
+            }
+        }
+        bool own = inside.insert(op->name).second;
+        Stmt body = mutate(op->body);
+        if (own) {
+            inside.erase(op->name);
+        }
+        Expr value = op->value;
+        if (outside.cbegin() != outside.cend()) {
+            Interval all = bounds_of_expr_in_scope(value, outside);
+            bool least = op->name.find(".min") != std::string::npos;
+            value = least ? all.min : all.max;
+        }
+        return LetStmt::make(op->name, value, body);
+    }
+
+public:
+    explicit AllTurns(const Scope<Interval> &turns) : turns(turns) {
+    }
+};
+
 }  // namespace
+
+void name_loops(Environment &env, Scope<Interval> &turns) {
+    for (auto &[name, f] : env) {
+        if (!f.has_pure_definition()) {
+            continue;
+        }
+        for (const Split &split : f.definition().schedule().splits()) {
+            if (split.split_type != Split::SplitVar) {
+                continue;
+            }
+            std::string loop = name + ".s0." + split.inner;
+            for (Expr &value : f.definition().values()) {
+                if (expr_uses_var(value, split.inner)) {
+                    value = substitute(split.inner, Variable::make(Halide::Int(32), loop), value);
+                    turns.push(loop, Interval(0, simplify(split.factor - 1)));
+                }
+            }
+        }
+    }
+}
+
+Stmt infer_all_turns(const Stmt &s, const Scope<Interval> &turns) {
+    return AllTurns(turns).mutate(s);
+}
 
 Stmt tighten_bounds(const Stmt &s) {
     return TightenBounds().mutate(s);

@@ -210,6 +210,93 @@ public:
     }
 };
 
+// A definition in the coordinates of phases, its calls of itself those of the new Func. Elements within
+// a phase have no say in remainders, and their own part of quotients.
+class InPhases : public IRMutator {
+    const std::map<std::string, Expr> at;
+    const std::string self;
+    const Function to;
+    const std::vector<Expr> own;
+    const std::vector<std::string> variables;
+
+    using IRMutator::visit;
+    Expr visit(const Variable *op) override {
+        auto found = at.find(op->name);
+        bool free = found != at.end() && !op->reduction_domain.defined() && !op->param.defined();
+        return free ? found->second : Expr(op);
+    }
+    Expr visit(const Call *op) override {
+        if (op->call_type == Call::Halide && op->name == self) {
+            return Call::make(to, own, op->value_index);
+        }
+        return IRMutator::visit(op);
+    }
+    Expr visit(const Mod *op) override {
+        auto step = as_const_int(op->b);
+        bool known = step && *step > 0 && op->type == Halide::Int(32);
+        return known ? remainder(mutate(op->a), *step, variables) : IRMutator::visit(op);
+    }
+    Expr visit(const Div *op) override {
+        auto step = as_const_int(op->b);
+        if (!step || *step <= 0 || op->type != Halide::Int(32)) {
+            return IRMutator::visit(op);
+        }
+        Expr left = mutate(op->a), whole = 0;
+        for (const std::string &v : variables) {
+            Expr x = Variable::make(op->type, v);
+            auto apart = as_const_int(simplify(substitute(v, x + 1, left) - left));
+            if (apart && *apart % *step == 0) {
+                left = substitute(v, Expr(0), left);
+                whole = whole + x * Expr((int)(*apart / *step));
+            }
+        }
+        return whole + left / op->b;
+    }
+
+public:
+    InPhases(std::map<std::string, Expr> at, const std::string &self, const Function &to,
+             std::vector<Expr> own, std::vector<std::string> variables)
+        : at(std::move(at)), self(self), to(to), own(std::move(own)),
+          variables(std::move(variables)) {
+    }
+};
+
+// Where a Func is read, by the last call of it.
+class ReadBy : public IRGraphVisitor {
+    const std::string from;
+    using IRGraphVisitor::visit;
+    void visit(const Call *op) override {
+        IRGraphVisitor::visit(op);
+        if (op->call_type == Call::Halide && op->name == from) {
+            at = op->args;
+        }
+    }
+
+public:
+    std::vector<Expr> at;
+
+    explicit ReadBy(const std::string &from) : from(from) {
+    }
+};
+
+// Reads a Func at the phases that its loops go through, whatever was read before.
+class ReadPhased : public IRMutator {
+    const std::string from;
+    const Function to;
+    const std::vector<Expr> at;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        bool own = op->call_type == Call::Halide && op->name == from;
+        return own ? Call::make(to, at, op->value_index) : IRMutator::visit(op);
+    }
+
+public:
+    ReadPhased(const std::string &from, const Function &to, std::vector<Expr> at)
+        : from(from), to(to), at(std::move(at)) {
+    }
+};
+
 void constrain(Halide::Parameter to, const Halide::Parameter &from) {
     for (int d = 0; d < from.dimensions(); d++) {
         to.set_min_constraint(d, from.min_constraint(d));
@@ -294,6 +381,47 @@ Func dealt(const Function &f, Function consumer, const std::vector<int> &steps,
         }
     }
     return planes;
+}
+
+Func phased(const Function &f, Function reader, const std::vector<Phases> &phases,
+            const std::string &name) {
+    const Halide::Type index = Halide::Int(32);
+    ReadBy reads(f.name());
+    reader.accept(&reads);
+    Func result(name);  // which makes it unique
+    std::vector<Halide::Var> args(f.args().begin(), f.args().end());
+    std::vector<Expr> own(args.begin(), args.end()), read = reads.at, planes, loops;
+    std::map<std::string, Expr> at;
+    for (const Phases &p : phases) {
+        for (size_t d = 0; d < f.args().size(); d++) {
+            const Variable *v = reads.at[d].as<Variable>();
+            if (v && v->name == p.variable) {
+                Halide::Var phase(args[d].name() + "_phase");
+                args.push_back(phase);
+                planes.emplace_back(phase);
+                at[f.args()[d]] = own[d] * p.count + phase;
+                read[d] = reads.at[d] / p.count;
+                // What the loop is called by the other loops of the reader: at one turn of it Halide
+                // knows that there is one phase.
+                loops.push_back(Variable::make(index, p.variable + "." + p.loop));
+            }
+        }
+    }
+    own.insert(own.end(), planes.begin(), planes.end());
+    read.insert(read.end(), loops.begin(), loops.end());
+    auto told = [&](const Definition &definition) {
+        InPhases phases(at, f.name(), result.function(), own, f.args());
+        return phases.mutate(definition.values()[0]);
+    };
+    result(args) = told(f.definition());
+    for (const Definition &update : f.updates()) {
+        result(args) = told(update);
+    }
+    ReadPhased reading(f.name(), result.function(), read);
+    for (Expr &value : reader.definition().values()) {
+        value = reading.mutate(value);
+    }
+    return result;
 }
 
 void interleaved(Func output, int channels) {

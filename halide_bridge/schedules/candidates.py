@@ -109,7 +109,10 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     reduced = member.stages[1].reduced
     taps = prod(number(reduced[place].extent) or 1 for place in layer.taps)
     channels = known.value(reduced[layer.channels].extent)
-    return layers.Shape(tuple(pixels), filters, max(1, channels), taps, layer.bytes)
+    phases = [n for d, n in enumerate(layer.phases) if d != layer.filters]
+    pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
+    count = prod(phases)
+    return layers.Shape(tuple(pixels), filters, max(1, channels), taps, layer.bytes, count)
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

@@ -247,6 +247,9 @@ class Scheduling:
         out: Recorded,
         args: tuple[Any, ...],
     ) -> None:
+        phases: tuple[Any, ...] = ()
+        if max(found.phases) > 1:
+            func, args, phases = self._phased(found, func, out, args)
         if max(found.steps) > 1:
             image = self._dealt(found, func)
         else:
@@ -259,9 +262,24 @@ class Scheduling:
         places = (args[filters], *args[:filters], *args[filters + 1 :])
         p = Layers(
             out, places, func, image, weights, domain[found.channels], taps, filters, found.inner,
-            found.along, row,
+            found.along, row, phases,
         )  # fmt: skip
         schedule_layer(p, size)
+
+    def _phased(
+        self, found: Layer, func: Recorded, out: Recorded, args: tuple[Any, ...]
+    ) -> tuple[Recorded, tuple[Any, ...], tuple[Any, ...]]:
+        """A sum whose pixels have phases with one of them a block, the loops of the output over
+        pixels of a phase, and those over phases.
+        """
+        pixels, loops, told = list(args), list[Any](), list[tuple[Any, Any, Any, int]]()
+        for d, count in enumerate(found.phases):
+            if count > 1:
+                outer, phase = self.script.variables(f"q{d}", f"ph{d}")
+                told.append((args[d], outer, phase, count))
+                pixels[d] = outer
+                loops.append(phase)
+        return self.script.phased(func, out, told), tuple(pixels), tuple(loops)
 
     def _dealt(self, found: Layer, total: Recorded) -> Recorded:
         """The image of a layer whose windows are pixels apart, as they want it."""

@@ -19,7 +19,7 @@ from selector.machine.record import Machine
 VECTOR = 16  # bytes of a load
 WARP, SHORT, LONG = 32, 64, 256  # threads of a block
 EACH = (1, 2, 4, 7, 8)  # results of a thread along a dimension of pixels
-WRITTEN_OUT = 2048  # multiply-adds of a thread
+WRITTEN_OUT, STATEMENTS = 2048, 400  # multiply-adds of a thread; vectors of them
 REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, beside values
 # Instructions beside one load, for its address and whether it is inside, and beside one store.
 LOAD, STORE = 4, 6
@@ -96,7 +96,8 @@ def _space(shape: Shape) -> Iterator[Tile]:
         for each in product(*choices):
             terms = shape.terms // (shape.windows[shape.outer].taps if rolled else 1)
             registers = _registers(each, lanes, rolled, shape)
-            if prod(each) * terms > WRITTEN_OUT or registers > MOST:
+            sums = prod(each) * terms
+            if max(sums / WRITTEN_OUT, sums / lanes / STATEMENTS) > 1 or registers > MOST:
                 continue
             for threads in _threads(each, shape):
                 resident = REGISTERS // (prod(threads) * -(-registers // 8) * 8)

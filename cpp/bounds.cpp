@@ -6,6 +6,9 @@
 
 #include "scoped.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace bridge {
 
 namespace {
@@ -55,49 +58,60 @@ protected:
     }
 };
 
-// Of what is inferred outside of such a loop, all its turns.
+// Of what is inferred outside of such a loop, all its turns. Where there is one value Halide says that
+// the least is the largest one, which of several turns it is not.
 class AllTurns : public IRMutator {
-    const Scope<Interval> &turns;
-    std::set<std::string> inside;
+    std::map<std::string, Interval> turns, ends;  // in their scope
+
+    Interval over_turns(const Expr &e) const {
+        Scope<Interval> scope;
+        bool none = true;
+        for (const auto &[name, values] : turns) {
+            if (expr_uses_var(e, name)) {
+                scope.push(name, values);
+                none = false;
+            }
+        }
+        const Variable *same = e.as<Variable>();
+        auto known = same ? ends.find(same->name) : ends.end();
+        if (known != ends.end()) {
+            return known->second;
+        }
+        return none ? Interval::single_point(e) : bounds_of_expr_in_scope(e, scope);
+    }
 
     using IRMutator::visit;
     Stmt visit(const For *op) override {
-        bool own = inside.insert(op->name).second;
+        auto before = turns;
+        turns.erase(op->name);
         Stmt result = IRMutator::visit(op);
-        if (own) {
-            inside.erase(op->name);
-        }
+        turns = before;
         return result;
     }
     Stmt visit(const LetStmt *op) override {
-        Scope<Interval> outside;
-        for (auto turn = turns.cbegin(); turn != turns.cend(); ++turn) {
-            if (!inside.count(turn.name()) && expr_uses_var(op->value, turn.name())) {
-                outside.push(turn.name(), turn.value());
-            }
+        Interval all = over_turns(op->value);
+        auto outside = turns;
+        auto before = ends;
+        turns.erase(op->name);
+        ends.erase(op->name);
+        if (!all.is_single_point()) {
+            ends[op->name] = all;
         }
-        bool own = inside.insert(op->name).second;
         Stmt body = mutate(op->body);
-        if (own) {
-            inside.erase(op->name);
-        }
-        Expr value = op->value;
-        if (outside.cbegin() != outside.cend()) {
-            Interval all = bounds_of_expr_in_scope(value, outside);
-            bool least = op->name.find(".min") != std::string::npos;
-            value = least ? all.min : all.max;
-        }
-        return LetStmt::make(op->name, value, body);
+        turns = outside;
+        ends = before;
+        bool least = op->name.find(".min") != std::string::npos;
+        return LetStmt::make(op->name, least ? all.min : all.max, body);
     }
 
 public:
-    explicit AllTurns(const Scope<Interval> &turns) : turns(turns) {
+    explicit AllTurns(std::map<std::string, Interval> turns) : turns(std::move(turns)) {
     }
 };
 
 }  // namespace
 
-void name_loops(Environment &env, Scope<Interval> &turns) {
+void name_loops(Environment &env, std::map<std::string, Interval> &turns) {
     for (auto &[name, f] : env) {
         if (!f.has_pure_definition()) {
             continue;
@@ -110,14 +124,14 @@ void name_loops(Environment &env, Scope<Interval> &turns) {
             for (Expr &value : f.definition().values()) {
                 if (expr_uses_var(value, split.inner)) {
                     value = substitute(split.inner, Variable::make(Halide::Int(32), loop), value);
-                    turns.push(loop, Interval(0, simplify(split.factor - 1)));
+                    turns[loop] = Interval(0, simplify(split.factor - 1));
                 }
             }
         }
     }
 }
 
-Stmt infer_all_turns(const Stmt &s, const Scope<Interval> &turns) {
+Stmt infer_all_turns(const Stmt &s, const std::map<std::string, Interval> &turns) {
     return AllTurns(turns).mutate(s);
 }
 

@@ -34,7 +34,7 @@ Stmt create_loops(Pipeline &p, const Options &options) {
 }
 
 Stmt infer_bounds(const Stmt &loops, Pipeline &p, const Options &options) {
-    Scope<Interval> turns;
+    std::map<std::string, Interval> turns;
     name_loops(p.env, turns);
     FuncValueBounds bounds = compute_function_value_bounds(p.order, p.env);
     Stmt s = clamp_unsafe_accesses(loops, p.env, bounds);

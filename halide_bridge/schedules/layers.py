@@ -62,11 +62,8 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
         p.output.fuse(outer[0], outer[1], xy)
         outer = (xy, *outer[2:])
     p.output.gpu_blocks(no, *outer)
-    every = list(p.total.args())
-    pixels, planes = every[: len(p.places)], every[len(p.places) :]
+    pixels = list(p.total.args()[: len(p.places)])
     c = pixels.pop(p.filters)
-    for plane in planes:
-        p.total.bound_extent(plane, 1)
     if p.filters:
         p.total.reorder_storage(c, *pixels)
     p.total.bound_extent(c, size.n).compute_at(p.output, no)

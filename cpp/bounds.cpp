@@ -65,19 +65,14 @@ class AllTurns : public IRMutator {
 
     Interval over_turns(const Expr &e) const {
         Scope<Interval> scope;
-        bool none = true;
+        bool one = true;
         for (const auto &[name, values] : turns) {
             if (expr_uses_var(e, name)) {
                 scope.push(name, values);
-                none = false;
+                one = false;
             }
         }
-        const Variable *same = e.as<Variable>();
-        auto known = same ? ends.find(same->name) : ends.end();
-        if (known != ends.end()) {
-            return known->second;
-        }
-        return none ? Interval::single_point(e) : bounds_of_expr_in_scope(e, scope);
+        return one ? Interval::single_point(e) : bounds_of_expr_in_scope(e, scope);
     }
 
     using IRMutator::visit;
@@ -89,18 +84,22 @@ class AllTurns : public IRMutator {
         return result;
     }
     Stmt visit(const LetStmt *op) override {
+        bool least = ends_with(op->name, ".min");
         Interval all = over_turns(op->value);
+        const Variable *largest = least ? op->value.as<Variable>() : nullptr;
+        if (largest && ends.count(largest->name)) {
+            all = ends.at(largest->name);
+        }
         auto outside = turns;
         auto before = ends;
         turns.erase(op->name);
         ends.erase(op->name);
-        if (!all.is_single_point()) {
+        if (!least && !all.is_single_point()) {
             ends[op->name] = all;
         }
         Stmt body = mutate(op->body);
         turns = outside;
         ends = before;
-        bool least = op->name.find(".min") != std::string::npos;
         return LetStmt::make(op->name, least ? all.min : all.max, body);
     }
 

@@ -261,14 +261,18 @@ public:
     }
 };
 
-// Where a Func is read, by the last call of it.
+// Where a Func is read: everywhere at the same elements, or nowhere.
 class ReadBy : public IRGraphVisitor {
     const std::string from;
     using IRGraphVisitor::visit;
     void visit(const Call *op) override {
         IRGraphVisitor::visit(op);
         if (op->call_type == Call::Halide && op->name == from) {
-            at = op->args;
+            bool first = at.empty();
+            at.resize(op->args.size());
+            for (size_t d = 0; d < at.size(); d++) {
+                at[d] = first || (at[d].defined() && equal(at[d], op->args[d])) ? op->args[d] : Expr();
+            }
         }
     }
 
@@ -278,6 +282,18 @@ public:
     explicit ReadBy(const std::string &from) : from(from) {
     }
 };
+
+// Whether these are variables, all of them others.
+bool are_variables(const std::vector<Expr> &exprs) {
+    std::set<std::string> names;
+    for (const Expr &e : exprs) {
+        const Variable *v = e.defined() ? e.as<Variable>() : nullptr;
+        if (!v || v->reduction_domain.defined() || !names.insert(v->name).second) {
+            return false;
+        }
+    }
+    return !exprs.empty();
+}
 
 // Reads a Func at the phases that its loops go through, whatever was read before.
 class ReadPhased : public IRMutator {
@@ -388,6 +404,13 @@ Func phased(const Function &f, Function reader, const std::vector<Phases> &phase
     const Halide::Type index = Halide::Int(32);
     ReadBy reads(f.name());
     reader.accept(&reads);
+    bool pure = are_variables(reads.at) && reader.updates().empty() && f.outputs() == 1;
+    for (const Definition &update : f.updates()) {
+        pure = pure && are_variables(update.args());
+    }
+    if (!pure) {
+        return Func();
+    }
     Func result(name);  // which makes it unique
     std::vector<Halide::Var> args(f.args().begin(), f.args().end());
     std::vector<Expr> own(args.begin(), args.end()), read = reads.at, planes, loops;

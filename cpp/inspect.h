@@ -33,7 +33,8 @@ struct Phases {
 
 // A Func that has what `f` has where a pure `reader` of it reads its own element, with a dimension
 // more for each of the phases: f[x, y] is phased[x / 2, y, x % 2]. The reader, whose loops are split
-// so, reads the elements of the phase that its loop is at, and is right with these loops only.
+// so, reads the elements of the phase that its loop is at, and is right with these loops only. An
+// undefined Func if `f` is read otherwise, or is updated at others than its own elements.
 Halide::Func phased(const Halide::Internal::Function &f, Halide::Internal::Function reader,
                     const std::vector<Phases> &phases, const std::string &name);
 

@@ -41,7 +41,7 @@ from selector.targets import COMPILE_ONLY, TARGETS  # noqa: E402
 
 DIRECTIVES = (
     hb.store_in, hb.pipeline_stages, hb.resident_blocks, hb.persistent, hb.self_fed, hb.teams,
-    hb.cluster, hb.online, hb.clone, hb.dealt, hb.interleaved,
+    hb.cluster, hb.online, hb.clone, hb.dealt, hb.phased, hb.interleaved,
 )  # fmt: skip
 
 

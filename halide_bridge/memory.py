@@ -284,13 +284,15 @@ def dealt(func: Func, consumer: Func, steps: Sequence[int]) -> Func:
 
 def phased(func: Func, reader: Func, phases: Sequence[tuple[Named, Named, Named, int]]) -> Func:
     """A Func of its own that ``reader`` reads in place of ``func``, from now on, in which every so
-    many elements are a phase: with ``(x, xo, xp, 2)`` ``func[c, x]`` is ``phased[c, x / 2, x % 2]``,
-    and the loop over ``x`` of ``reader`` is split into ``xo`` and ``xp``, over the phases, which
-    stays a loop. What differs from phase to phase, such as the taps of a transposed convolution, is
-    the same for all of one. It has a dimension more for each, and is to be scheduled.
+    many elements are a phase: with ``(x, xo, xp, 2)`` ``func[c, x]`` is
+    ``phased[c, x / 2, x % 2]``, and the loop over ``x`` of ``reader`` is split into ``xo`` and
+    ``xp``, over the phases, which stays a loop. What differs from phase to phase, such as the taps
+    of a transposed convolution, is the same for all of one. It has a dimension more for each, and
+    is to be scheduled.
 
-    ``reader`` is pure and reads ``func`` at its own variables alone. ``ScheduleError`` for a
-    variable that it has not, and fewer than two phases.
+    ``reader`` is pure and reads ``func``, of one value, at its own variables alone; the pipeline is
+    lowered by ``hb.lower`` only, stock Halide does not know of phases. ``ScheduleError`` for other
+    readers, a variable that it has not, and fewer than two phases.
     """
     location = caller_location()
     names = [x.name() for x, _, _, _ in phases]
@@ -304,6 +306,14 @@ def phased(func: Func, reader: Func, phases: Sequence[tuple[Named, Named, Named,
         )
     told = [(x.name(), loop.name(), count) for x, _, loop, count in phases]
     made: Func = native().phased(func, reader, told, f"{plain(func.name())}_phased")
+    if not made.defined():
+        raise ScheduleError(
+            f"`{plain(func.name())}` has no phases in `{plain(reader.name())}`",
+            why="it is not read at the reader's own variables alone, or updates others than its "
+            "own elements",
+            hint="read it in a pure Func at its variables, each once",
+            where=location,
+        )
     for x, outer, loop, count in phases:
         reader.split(x, outer, loop, count)
     return made

@@ -13,18 +13,8 @@ from halide_bridge.schedules.recognise.channels import Channels
 from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recorder import Recorded, Script
-from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import REGISTER
-from selector.families.channels import Shape, Tile, ranked
-from selector.machine import Machine
-
-
-def tile_of(found: Channels, member: Member, known: Guess, machine: Machine) -> Tile | None:
-    """The best tile, if a thread can hold one."""
-    extents = tuple(known.extent(member, d) for d in range(len(member.args)))
-    shape = Shape(extents, found.windows, found.channel, found.group, found.bytes, found.side)
-    tiles = ranked(shape, machine)
-    return tiles[0][1] if tiles else None
+from selector.families.channels import Tile
 
 
 def by_threads(

@@ -8,8 +8,8 @@ from typing import Any
 
 from halide_bridge.schedules import online, reductions
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
-from halide_bridge.schedules.candidates import Sum, Tiling
-from halide_bridge.schedules.channels import by_threads, tile_of
+from halide_bridge.schedules.candidates import Sum, Tiling, tile_of
+from halide_bridge.schedules.channels import by_threads
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import (
@@ -376,7 +376,7 @@ class Scheduling:
         if tile is None:
             return None
         stored = self._func(member).in_() if reader is None else reader
-        return by_threads(self.script, found, tile, stored, order, self.placement)
+        return by_threads(self.script, found, tile[1], stored, order, self.placement)
 
     def _blocks_for(self, member: Member, order: tuple[int, ...]) -> Blocks | None:
         """How blocks of threads compute a sum whose factors are read again; None if they are

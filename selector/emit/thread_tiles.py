@@ -11,15 +11,16 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
-from selector.emit.scalar import Space, Storage
+from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.thread_lanes import LANE, one_lane
 from selector.emit.thread_vectors import Needs, Unknown, widest
-from selector.gpu.ir.expressions import all_of, at_least, behind, pointer
-from selector.gpu.ir.memory import LoadVector
+from selector.gpu.ir.expressions import all_of, at_least, behind, below, flag, pointer
+from selector.gpu.ir.memory import LoadVector, Point
+from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.nodes import (
     Allocate,
@@ -32,6 +33,7 @@ from selector.ir.nodes import (
     Load,
     Stmt,
     Store,
+    Var,
 )
 from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.predicates import slack
@@ -73,7 +75,7 @@ def tiles_of(s: Allocate, context: KernelContext) -> Tiles | None:
     if not vectors or any(bound & free_vars(room.to_expr()) for room in rooms):
         return None
     flags = (context.aligned_flag(v.buffer, v.lanes.lanes) for v in vectors)
-    inside = (holds for v in vectors if (holds := _holds(v.lanes, context)) is not None)
+    inside = (c for v in vectors for c in _conditions(v.lanes, context))
     condition = all_of(dict.fromkeys([*flags, *inside]))
     assert condition is not None
     return Tiles(frozenset(v.store.buffer for v in vectors), condition)
@@ -85,20 +87,64 @@ def emit_tile(stmts: Sequence[Stmt], context: KernelContext) -> bool:
     found = [v for v in vectors if v is not None]
     if not found or len(found) < len(stmts):
         return False
-    for v in found:
-        storage, own = context.storages[v.buffer], context.storages[v.store.buffer]
-        at = context.scalar.number(v.start.to_expr())
-        source = behind(pointer(storage.base), storage.start, at)
+    names, places = dict[Expr, Expr](), dict[str, tuple[str, Affine]]()
+    asked = [dict.fromkeys(_conditions(v.own, context)) for v in found]
+    everywhere = [c for c in asked[0] if all(c in others for others in asked)]
+    shared = all_of(everywhere)
+    for v, conditions in zip(found, asked, strict=True):
+        own = context.storages[v.store.buffer]
         first, bytes_ = context.scalar.number(v.first.to_expr()), v.lanes.lanes * own.type.bytes
-        wanted = _holds(v.own, context)
+        differing = [*([] if shared is None else [shared])]
+        differing += [c for c in conditions if c not in everywhere]
+        wanted = all_of(_named(c, names, context) for c in differing)
+        source = _source(v, places, context)
         context.writer.add(LoadVector(pointer(own.base), first, source, bytes_, wanted=wanted))
     return True
 
 
-def _holds(needs: Needs, context: KernelContext) -> Expr | None:
-    scalar = context.scalar
-    rooms = [at_least(scalar.number((r + n).to_expr()), 0) for r, n in needs.least.items()]
-    return all_of((*rooms, *(scalar.legal(t) for t in needs.tests)))
+def _named(condition: Expr, known: dict[Expr, Expr], context: KernelContext) -> Expr:
+    """A condition that several vectors share is asked once."""
+    if condition not in known:
+        name = context.names.fresh("in")
+        context.writer.add(Let("bool", (name,), (condition,)))
+        known[condition] = flag(name)
+    return known[condition]
+
+
+def _source(v: _Vector, places: dict[str, tuple[str, Affine]], context: KernelContext) -> Expr:
+    """Where a vector begins, from where the first one of its array does."""
+    storage = context.storages[v.buffer]
+    if v.buffer not in places:
+        name, kind = context.names.fresh("tile"), c_type(storage.type)
+        at = storage.at(context.scalar.number(v.start.to_expr()))
+        context.writer.add(Point(name, f"const {kind}", at))
+        places[v.buffer] = name, v.start
+    name, start = places[v.buffer]
+    return behind(pointer(name), context.scalar.number((v.start - start).to_expr()))
+
+
+def _conditions(needs: Needs, context: KernelContext) -> Iterator[Expr]:
+    """Both ends of an extent are one, of a number without a sign."""
+    scalar, left = context.scalar, [room + least for room, least in needs.least.items()]
+    while left:
+        room = left.pop(0)
+        both = ((x, _extent(room + x + 1)) for x in left)
+        other, extent = next(((x, e) for x, e in both if e is not None), (None, None))
+        if other is not None and extent is not None:
+            left.remove(other)
+            yield below(scalar.number(room.to_expr()), scalar.number(extent))
+        else:
+            yield at_least(scalar.number(room.to_expr()), 0)
+    yield from map(scalar.legal, needs.tests)
+
+
+def _extent(e: Affine) -> Expr | None:
+    """A value that is a variable: the two that it is the sum of, and 1, count from either end."""
+    match e.terms:
+        case (((Var() as variable,), 1),):
+            return variable
+        case _:
+            return None
 
 
 def _vector(s: Store, context: KernelContext) -> _Vector | None:
@@ -124,7 +170,10 @@ def _vector(s: Store, context: KernelContext) -> _Vector | None:
     if found is None or first.constant is None or first.constant % lanes:
         return None
     needs = _needs(load, found, storage, lanes)
-    return None if needs is None else _Vector(s, load.buffer, start, first, *needs)
+    if needs is None:
+        return None
+    start = _without_maxima(start, needs[1])
+    return _Vector(s, load.buffer, start, first, *needs)
 
 
 def _needs(
@@ -149,6 +198,37 @@ def _needs(
     except Unknown:
         return None
     return common, own
+
+
+def _without_maxima(index: Affine, needs: Needs) -> Affine:
+    """An index where those of its maxima that are what they bound, wherever the vector is wanted,
+    are that: then it is as far from another one as their coordinates are.
+    """
+    found = Affine()
+    for atoms, factor in index:
+        left = [_bounded(a, needs) for a in atoms]
+        part = Affine.of(IntImm(factor))
+        for atom in left:
+            part = part * atom
+        found += part
+    return found
+
+
+def _bounded(atom: Expr, needs: Needs) -> Affine:
+    match atom:
+        case Binary(BinaryOp.MAX, a, IntImm(value=least)):
+            above = to_affine(a) - least
+            if any(_follows(above, room + n) for room, n in needs.least.items()):
+                return to_affine(a)
+    return Affine.of(atom)
+
+
+def _follows(wanted: Affine, known: Affine) -> bool:
+    """Whether one value is at least 0 where another one is: a multiple, and no less than that."""
+    m, c = known.terms[0]
+    times = next((w // c for n, w in wanted if n == m and w % c == 0), 0)
+    left = (wanted - known * times).constant
+    return times > 0 and left is not None and left >= 0
 
 
 def _inside(coordinate: Affine, extent: Affine, needs: Needs) -> None:

@@ -1,5 +1,5 @@
-"""Sums over windows of pixels on CUDA cores where each channel, or each few, has filters of its own:
-depthwise layers, and grouped ones.
+"""Sums over windows of pixels on CUDA cores where each channel, or each few, has filters of its
+own: depthwise layers, and grouped ones.
 
 A thread has a tile of results in its registers, some neighbours along each dimension, and keeps
 what these read there as well: pixels and weights come once, by vectors where channels lie side by
@@ -11,19 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
-from math import ceil, prod
+from math import prod
 
 from selector.machine.record import Machine
 
 VECTOR = 16  # bytes of a load
 WARP, SHORT, LONG = 32, 64, 256  # threads of a block
 EACH = (1, 2, 4, 7, 8)  # results of a thread along a dimension of pixels
+FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
 WRITTEN_OUT, STATEMENTS = 2048, 400  # multiply-adds of a thread; vectors of them
 REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, beside values
 # Instructions beside one load, for its address and whether it is inside, and beside one store.
-LOAD, STORE = 4, 6
-START, WAIT = 1500, 3  # cycles of a block; of a warp for one of its instructions
+LOAD, STORE = 6, 14
+START, WAIT = 1500, 6  # cycles of a block; of a warp for one of its instructions
 L1_BYTES = 128
 
 
@@ -82,11 +84,30 @@ class Tile:
 
 def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tile]]:
     """Tiles with the cycles that they take, the best first; none where no thread can hold one."""
-    found = [(_cycles(tile, shape, machine), tile) for tile in _space(shape)]
-    return sorted(found, key=lambda rank: rank[0])
+    return [*_ranked(shape, machine.multiprocessors)]
 
 
-def _space(shape: Shape) -> Iterator[Tile]:
+@lru_cache(maxsize=1024)
+def _ranked(shape: Shape, multiprocessors: int) -> tuple[tuple[float, Tile], ...]:
+    found = [rank for part in _parts(shape) for rank in _blocks(part, shape, multiprocessors)]
+    return tuple(sorted(found, key=lambda rank: rank[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a thread has, the ``registers`` that takes, and what it does: ``instructions``, and
+    lines of the first cache that a warp asks for.
+    """
+
+    each: tuple[int, ...]
+    lanes: int
+    rolled: bool
+    registers: int
+    instructions: int
+    lines: float
+
+
+def _parts(shape: Shape) -> Iterator[_Part]:
     either = (False, True) if shape.windows[shape.outer].taps > 1 else (False,)
     for lanes, rolled in product(_lanes(shape), either):
         choices = [
@@ -95,13 +116,35 @@ def _space(shape: Shape) -> Iterator[Tile]:
         ]
         for each in product(*choices):
             terms = shape.terms // (shape.windows[shape.outer].taps if rolled else 1)
-            registers = _registers(each, lanes, rolled, shape)
             sums = prod(each) * terms
-            if max(sums / WRITTEN_OUT, sums / lanes / STATEMENTS) > 1 or registers > MOST:
-                continue
-            for threads in _threads(each, shape):
-                resident = REGISTERS // (prod(threads) * -(-registers // 8) * 8)
-                yield Tile(each, threads, lanes, rolled, max(1, min(resident, 16)))
+            registers = _registers(each, lanes, rolled, shape)
+            written = max(sums / WRITTEN_OUT, sums / lanes / STATEMENTS)
+            if written <= 1 and registers <= MOST:
+                yield _Part(each, lanes, rolled, registers, *_work(each, lanes, rolled, shape))
+
+
+def _work(each: tuple[int, ...], lanes: int, rolled: bool, shape: Shape) -> tuple[int, float]:
+    pixels, weights, times = _loads(each, lanes, rolled, shape)
+    loads, sums = (pixels + weights) * times, prod(each)
+    converted = lanes * (shape.bytes < 4)
+    moved = loads * (converted + LOAD) + sums // lanes * STORE + sums
+    return sums * shape.terms + moved + OTHERS, loads * max(
+        1.0, lanes * shape.bytes * WARP / L1_BYTES
+    )
+
+
+def _blocks(p: _Part, shape: Shape, multiprocessors: int) -> Iterator[tuple[float, Tile]]:
+    """With the threads that a block may have."""
+    for threads in _threads(p.each, shape):
+        count = prod(threads)
+        resident = max(1, min(REGISTERS // (count * -(-p.registers // 8) * 8), 16))
+        spans = (n * each for n, each in zip(threads, p.each, strict=True))
+        blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
+        share = -(-blocks // multiprocessors)
+        issue = share * -(-count // WARP) * max(p.instructions / 4, p.lines)
+        waiting = -(-share // resident) * (p.instructions * WAIT + START)
+        tile = Tile(p.each, threads, p.lanes, p.rolled, resident)
+        yield max(issue, waiting) + START, tile
 
 
 def _lanes(shape: Shape) -> list[int]:
@@ -123,10 +166,17 @@ def _along(shape: Shape, d: int, lanes: int) -> tuple[int, ...]:
 
 
 def _threads(each: tuple[int, ...], shape: Shape) -> Iterator[tuple[int, ...]]:
-    """Those of a block along the first three dimensions with any."""
+    """Those of a block along the first three dimensions with any: who would have none of the
+    channels would go through them one by one.
+    """
     turns = [-(-e // n) for e, n in zip(shape.extents, each, strict=True)]
     dims = [d for d, n in enumerate(turns) if n > 1][:3]
-    parts = [sorted({-(-turns[d] // k) for k in range(1, turns[d] + 1)}) for d in dims]
+    parts = [
+        sorted({*(n for n in FEW if n < turns[d]), *(-(-turns[d] // k) for k in (1, 2, 3))})
+        if d
+        else [n for n in range(1, turns[0] + 1) if turns[0] % n == 0]
+        for d in dims
+    ]
     for chosen in product(*parts):
         count = prod(chosen)
         if count <= LONG and (count >= SHORT or count == prod(turns[d] for d in dims)):
@@ -158,21 +208,3 @@ def _registers(each: tuple[int, ...], lanes: int, rolled: bool, shape: Shape) ->
     row = shape.windows[1 if lanes > 1 else 0]
     floats = lanes * (row.reach(each[1 if lanes > 1 else 0]) + row.taps * shape.group)
     return OTHERS + prod(each) + (pixels + weights) * words + floats // 2
-
-
-def _cycles(t: Tile, shape: Shape, machine: Machine) -> float:
-    pixels, weights, times = _loads(t.each, t.lanes, t.rolled, shape)
-    loads = (pixels + weights) * times
-    sums = prod(t.each)
-    instructions = (
-        sums * shape.terms + loads * (t.lanes * (shape.bytes < 4) + LOAD)
-        + sums // t.lanes * STORE + sums + OTHERS
-    )  # fmt: skip
-    spans = [n * each for n, each in zip(t.threads, t.each, strict=True)]
-    blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
-    warps = ceil(prod(t.threads) / WARP)
-    lines = loads * max(1.0, t.lanes * shape.bytes * WARP / L1_BYTES)
-    each = ceil(blocks / machine.multiprocessors)
-    issue = each * warps * max(instructions / 4, lines)
-    rounds = ceil(each / t.resident)
-    return max(issue, rounds * instructions * WAIT) + START

@@ -130,7 +130,7 @@ def test_vectors_come_at_once() -> None:
     hb.autoschedule(out, target=TARGET, sizes=(8, 56, 56, 96))
     source = hb.compile(out, target=TARGET).source
     body = source.partition("constant_exterior_in_total[")[2]
-    assert re.search(r"\? \*\(const uint[24]\*\)\(image \+ .* : uint[24]\{\};", body)
+    assert re.search(r"\? \*\(const uint[24]\*\)\(tile\w* \+ .* : uint[24]\{\};", body)
 
 
 def without_filters_of_their_own() -> hl.Func:

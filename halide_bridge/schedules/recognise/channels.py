@@ -1,4 +1,5 @@
-"""Sums over windows of pixels in which each channel, or each group of a few, has filters of its own.
+"""Sums over windows of pixels in which each channel, or each group of a few, has filters of its
+own.
 
     depthwise[c, x, y, n] += image[c, x + s, y + r, n] * weights[c, s, r]
     grouped[c, x, y, n]   += image[c / g * g + k, x + s, y + r, n] * weights[c, k, s, r]

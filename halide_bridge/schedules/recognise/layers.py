@@ -84,25 +84,38 @@ def layer_of(member: Member, program: Program) -> Layer | str:
     others = [i for d, i in enumerate(image.indices) if d != inner]
     if len(others) != len(pixels):
         return "its image and its result do not have the same dimensions"
-    over = {*reduced} - {channels}
-    places = [_phase(i, v) for i, v in zip(others, pixels, strict=True)]
-    if any(phases.get(v, n) != n for v, (_, n) in zip(pixels, places, strict=True)):
-        return "its taps and its windows do not have the same phases"
-    steps = [_step(i, v, over) for (i, _), v in zip(places, pixels, strict=True)]
-    if not all(steps):
-        return "its windows are not those of one tap along each dimension"
+    places = _places(dict(zip(pixels, others, strict=True)), {*reduced} - {channels}, phases)
+    if isinstance(places, str):
+        return places
+    steps = [step for step, _ in places.values()]
     steps.insert(inner, 1)
-    if max(n for _, n in places) > 1 and max(steps) > 1:
-        return "its pixels have phases, and windows that lie apart"
     names, order = [*reduced], [_plain(i) for i in weights.indices]
-    own = dict(zip(pixels, (n for _, n in places), strict=True))
     return Layer(
         member.name, image.func, weights.func, names.index(channels),
         tuple(i for i, name in enumerate(names) if name != channels),
         (order.index(channels), order.index(filters)),
         member.args.index(filters), inner, types[0].bytes, tuple(steps),
-        tuple(own.get(v, 1) for v in member.args),
+        tuple(places[v][1] if v in places else 1 for v in member.args),
     )  # fmt: skip
+
+
+def _places(
+    indices: dict[str, Expr], taps: set[str], phases: dict[str, int]
+) -> dict[str, tuple[int, int]] | str:
+    """By pixel variable how far apart neighbours read, and how many phases there are; else why a
+    tensor unit cannot have them.
+    """
+    found = dict[str, tuple[int, int]]()
+    for variable, index in indices.items():
+        within, count = _phase(index, variable)
+        if phases.get(variable, count) != count:
+            return "its taps and its windows do not have the same phases"
+        found[variable] = _step(within, variable, taps), count
+    if not all(step for step, _ in found.values()):
+        return "its windows are not those of one tap along each dimension"
+    if max(n for _, n in found.values()) > 1 and max(step for step, _ in found.values()) > 1:
+        return "its pixels have phases, and windows that lie apart"
+    return found
 
 
 def _plain(e: Expr) -> str:
@@ -130,7 +143,8 @@ def _tap(index: Expr, member: Member, reduced: set[str], phases: dict[str, int])
             case _:
                 return ""
         for part in atoms:
-            assert isinstance(part, Binary) and isinstance(part.b, IntImm)
+            assert isinstance(part, Binary)
+            assert isinstance(part.b, IntImm)
             place, count = Affine.of(part.a), part.b.value
             own = [v for v in member.args if v in free_vars(part.a)]
             if len(own) != 1 or place.coefficient(Var(own[0])).constant != 1:

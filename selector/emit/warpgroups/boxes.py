@@ -30,7 +30,7 @@ from selector.emit.warpgroups.planes import Walk, dealt, walks_of
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.memory import EngineCopy, Map
 from selector.gpu.ir.views import View
-from selector.ir.affine import Affine, carries, to_affine
+from selector.ir.affine import Affine, Monomial, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
 from selector.ir.traverse import conjuncts, free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, slack
@@ -274,25 +274,34 @@ def _by_rows(
     for stride in reversed(sizes[:-1]):
         pitch, number = to_affine(stride), Affine()
         lead, factor = pitch.terms[0]
-        for m, c in rest:
-            if c % factor == 0 and all(m.count(a) >= lead.count(a) for a in lead):
-                others = list(m)
-                for atom in lead:
-                    others.remove(atom)
-                number += Affine.build({tuple(others): c // factor})
+        for m, c in _times(rest, lead):
+            if c % factor == 0:
+                number += Affine.build({m: c // factor})
         if not number.terms and dims:
             continue
         rest -= number * pitch
-        if not lead:
-            rows = _row(rest, factor, ranges)
-            if rows is None:
-                return None
-            number, rest = number + rows, rest - rows * factor
+        place = _times(rest, lead)
+        rows = _row(place, factor, ranges)
+        if rows is None and (not lead or abs(place.offset) >= factor):
+            return None
+        number, rest = number + (rows or 0), rest - pitch * (rows or 0)
         found.append(number)
         dims.append(Dim(IntImm(0), Binary(BinaryOp.DIV, size, stride), stride))
         size = stride
     dims.append(Dim(IntImm(0), Binary(BinaryOp.DIV, size, IntImm(1)), IntImm(1)))
     return tuple(reversed(dims)), [rest, *reversed(found)]
+
+
+def _times(form: Affine, atoms: Monomial) -> Affine:
+    """How many times the product of some atoms is in a value."""
+    found = Affine()
+    for m, c in form:
+        others = list(m)
+        if all(m.count(a) >= atoms.count(a) for a in atoms):
+            for atom in atoms:
+                others.remove(atom)
+            found += Affine.build({tuple(others): c})
+    return found
 
 
 def _ranges(copy: Copy, loops: Iterable[For | LetStmt]) -> dict[str, tuple[int, int]]:

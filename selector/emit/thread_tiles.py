@@ -218,9 +218,10 @@ def _bounded(atom: Expr, needs: Needs) -> Affine:
     match atom:
         case Binary(BinaryOp.MAX, a, IntImm(value=least)):
             above = to_affine(a) - least
-            if any(_follows(above, room + n) for room, n in needs.least.items()):
-                return to_affine(a)
-    return Affine.of(atom)
+            known = any(_follows(above, room + n) for room, n in needs.least.items())
+            return to_affine(a) if known else Affine.of(atom)
+        case _:
+            return Affine.of(atom)
 
 
 def _follows(wanted: Affine, known: Affine) -> bool:

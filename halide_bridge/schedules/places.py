@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from halide_bridge.schedules.kernels import (
     update_kernel,
 )
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
-from halide_bridge.schedules.layers import Layers, schedule_layer
+from halide_bridge.schedules.layer_operands import by_layer
 from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
@@ -37,7 +37,6 @@ from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
-from halide_bridge.schedules.turns import argument_of, dealt, turned
 from halide_bridge.schedules.windows import Windows, schedule_windows
 from selector.families import attention, layers, windows
 from selector.ir.nodes import Var
@@ -221,7 +220,9 @@ class Scheduling:
             return Grid(text=f"{tiling.threads} threads a block")
         if isinstance(tiling, layers.Tiling):
             assert isinstance(product, Layer)
-            self._layer(product, tiling, func, stored, args)
+            by_layer(
+                self.script, self.program, self.plan.known, product, tiling, func, stored, args
+            )
             return Grid(text=f"{tiling.threads} threads a block")
         assert isinstance(product, Product)
         n, m, *batch = func.args()
@@ -243,76 +244,6 @@ class Scheduling:
         planes = (*together, *others)
         funcs = Windows(out, func, image, x, y, taps, planes, found.first, found.channels)
         schedule_windows(funcs, found.shape, size)
-
-    def _layer(
-        self,
-        found: Layer,
-        size: layers.Tiling,
-        func: Recorded,
-        out: Recorded,
-        args: tuple[Any, ...],
-    ) -> None:
-        phases: tuple[Any, ...] = ()
-        if max(found.phases) > 1:
-            func, args, phases = self._phased(found, func, out, args)
-        if max(found.steps) > 1:
-            image = self._dealt(found, func)
-        else:
-            image, _ = self._rows(found.image, (found.inner,), func)
-        either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
-        weights, row = self._rows(found.weights, either, func)
-        domain = func.rvars(0)
-        taps = tuple(domain[place] for place in found.taps)
-        filters = found.filters
-        places = (args[filters], *args[:filters], *args[filters + 1 :])
-        p = Layers(
-            out, places, func, image, weights, domain[found.channels], taps, filters, found.inner,
-            found.along, row, phases,
-        )  # fmt: skip
-        schedule_layer(p, size)
-
-    def _phased(
-        self, found: Layer, func: Recorded, out: Recorded, args: tuple[Any, ...]
-    ) -> tuple[Recorded, tuple[Any, ...], tuple[Any, ...]]:
-        """A sum whose pixels have phases with one of them a block, the loops of the output over
-        pixels of a phase, and those over phases.
-        """
-        pixels, loops, told = list(args), list[Any](), list[tuple[Any, Any, Any, int]]()
-        for d, count in enumerate(found.phases):
-            if count > 1:
-                outer, phase = self.script.variables(f"q{d}", f"ph{d}")
-                told.append((args[d], outer, phase, count))
-                pixels[d] = outer
-                loops.append(phase)
-        return self.script.phased(func, out, told), tuple(pixels), tuple(loops)
-
-    def _dealt(self, found: Layer, total: Recorded) -> Recorded:
-        """The image of a layer whose windows are pixels apart, as they want it."""
-        operand = self.program.members[found.image]
-        argument = argument_of(operand, found.inner, self.program)
-        along = (found.inner if argument is None else argument.along) == 0
-        sizes = [self.plan.known.extent(operand, d) for d in range(len(operand.args))]
-        source, run = self._func(operand), VECTOR // found.bytes
-        return dealt(
-            self.script, source, total, found.steps, found.inner, sizes, run, along=along
-        )  # fmt: skip
-
-    def _rows(self, name: str, either: Sequence[int], total: Recorded) -> tuple[Recorded, int]:
-        """An operand of a layer, and along which of some dimensions it has rows. Where none lies
-        innermost in an argument, a kernel of its own turns that, so that the first does.
-        """
-        operand = self.program.members[name]
-        found = [argument_of(operand, d, self.program) for d in either]
-        for argument, d in zip(found, either, strict=True):
-            if (d if argument is None else argument.along) == 0:
-                return self._func(operand), d
-        first = found[0]
-        if first is None:
-            return self._func(operand), either[0]
-        sizes = [self.plan.known.extent(first.source, d) for d in range(len(first.source.args))]
-        reader = total if first.reader is None else self._func(first.reader)
-        copy = turned(self.script, self._func(first.source), reader, first, sizes)
-        return (copy if first.reader is None else self._func(operand)), either[0]
 
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(self._func(self.program.members[factor.func]), name, factor.along)

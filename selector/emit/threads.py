@@ -20,6 +20,7 @@ from selector.emit.thread_bounds import emit_tested
 from selector.emit.thread_groups import emit_ahead, emit_together
 from selector.emit.thread_lanes import dealt, is_short, same_index
 from selector.emit.thread_loops import emit_whole, whole_iterations
+from selector.emit.thread_reductions import expanded, map_lanes
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_sums import emit_sums, side_by_side
 from selector.emit.thread_tiles import emit_tile, tiles_of
@@ -67,7 +68,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.traverse import walk_expr
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated
 from selector.lowering.whole_rows import MEET
@@ -267,7 +268,7 @@ class ThreadCode:
         if join_row(s, self.context) or emit_row_vectors(s, self.context):
             return
         if lanes == 1:
-            self._guarded(_expanded(s, self), None)
+            self._guarded(expanded(s, self), None)
             return
         extents = vector_digits(lanes, s.index)
         if self.by_lanes or self._tiled((s,)):
@@ -379,7 +380,7 @@ class ThreadCode:
             case VectorReduce(op, value, lanes) if value.type.lanes != lanes:
                 return self.reduce(op, value, value.type.lanes // lanes, digits)
             case _ if any(isinstance(x, VectorReduce) for x in walk_expr(e)):
-                return _map_lanes(e, digits, self)
+                return map_lanes(e, digits, self)
             case _:
                 return lane(e, digits) if e.type.lanes > 1 else e
 
@@ -393,34 +394,3 @@ class ThreadCode:
             term = self.context.scalar.legal(self.lane_of(value, ((step, factor), *digits)))
             w.store(Var(total, t), computed(JOINS[op], Var(total, t), term, t))
         return names.variable(total, t)
-
-
-def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:
-    """``lane`` for element-wise nodes above a reduction."""
-    from selector.ir.nodes import Binary, Cast, Select
-
-    match e:
-        case Binary(op, a, b):
-            return Binary(op, code.lane_of(a, digits), code.lane_of(b, digits))
-        case Cast(t, v):
-            return Cast(t.element, code.lane_of(v, digits))
-        case Select(c, a, b):
-            test = c if c.type.lanes == 1 else lane(c, digits)
-            return Select(test, code.lane_of(a, digits), code.lane_of(b, digits))
-        case _:
-            raise EmitError(f"a reduction inside a {type(e).__name__} has no form in a thread")
-
-
-def _expanded(s: Store, code: ThreadCode) -> Store:
-    """A scalar store whose value may hold a reduction to one lane."""
-    if not any(isinstance(x, VectorReduce) for x in walk_expr(s.value)):
-        return s
-
-    def expand(e: Expr) -> Expr:
-        match e:
-            case VectorReduce(op, value, 1):
-                return code.reduce(op, value, value.type.lanes, ())
-            case _:
-                return map_expr(e, expand)
-
-    return Store(s.buffer, s.index, expand(s.value), s.predicate)

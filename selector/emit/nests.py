@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
-from selector.ir.lanes import lane
+from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import (
     Broadcast,
     BufferParam,
@@ -131,7 +131,7 @@ def _scalarize(loops: list[For], s: Store, condition: Expr | None) -> Nest | Non
         digits = [Digit(v, IntImm(n)) for v, n in marks]
         index, value = lane(index, marks), lane(value, marks)
         if predicate is not None:
-            predicate = predicate if predicate.type.lanes == 1 else lane(predicate, marks)
+            predicate = own_lane(predicate, marks)
     values: dict[str, Expr] = {}
     for number, loop in enumerate(reversed(loops)):
         var = Var(f"$i{number}")

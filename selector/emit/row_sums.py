@@ -37,7 +37,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.traverse import map_expr, replaced_all, walk_expr
 
 CHAINS = 4  # of a long reduction: an instruction takes as many cycles to be there for the next
 _JOINS = {
@@ -196,7 +196,7 @@ class RowSumCode:
                 self._reduce(node, elements, total)
                 totals[node] = Broadcast(names.variable(total, node.type.element), node.lanes)
             digits = ((ROW, region.m), *outer)
-            value = with_rows(lane(_with_totals(s.value, totals), digits), scalar)
+            value = with_rows(lane(replaced_all(s.value, totals), digits), scalar)
             kept = self.context.registers.rows.get(s.buffer)
             if kept is not None:
                 first = to_affine(lane(s.index, digits)).rest(ROW)
@@ -230,9 +230,3 @@ class RowSumCode:
         (one,) = totals
         for step in (1, 2):
             w.store(one, computed(join, one, of_lane(one, step), t))
-
-
-def _with_totals(e: Expr, totals: dict[VectorReduce, Expr]) -> Expr:
-    if isinstance(e, VectorReduce) and e in totals:
-        return totals[e]
-    return map_expr(e, lambda x: _with_totals(x, totals))

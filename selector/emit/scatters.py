@@ -9,6 +9,7 @@ any element, none would begin before that is done.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
@@ -16,7 +17,7 @@ from selector.emit.scalar import Space, Storage, c_type
 from selector.gpu.ir.expressions import all_of, element, number, pointer
 from selector.gpu.ir.memory import Array
 from selector.ir.nodes import Expr, For, ForKind, IfThenElse, IntImm, Load, Store, Var
-from selector.ir.traverse import free_vars, map_expr, walk_expr
+from selector.ir.traverse import free_vars, replaced_all, walk_expr
 
 MOST = 32  # elements that a thread holds
 
@@ -76,15 +77,8 @@ def emit_scatter(s: Scatter, context: KernelContext) -> None:
                 to = element(load.type, pointer(own.buffer), name)
                 w.store(to, scalar.legal(load))
         with w.loop(name, number(0), number(s.count), "unrolled"):
-            store = Store(s.store.buffer, _with(s.store.index, held), _with(s.store.value, held))
-            test = all_of(scalar.legal(_with(c, held)) for c in s.conditions)
-            to = scalar.access(context.storages[store.buffer], store.index)
-            if test is None:
-                w.store(to, scalar.legal(store.value))
-            else:
-                with w.when(test):
-                    w.store(to, scalar.legal(store.value))
-
-
-def _with(e: Expr, held: dict[Expr, Expr]) -> Expr:
-    return held[e] if e in held else map_expr(e, lambda x: _with(x, held))
+            index, value = (replaced_all(e, held) for e in (s.store.index, s.store.value))
+            test = all_of(scalar.legal(replaced_all(c, held)) for c in s.conditions)
+            to = scalar.access(context.storages[s.store.buffer], index)
+            with nullcontext() if test is None else w.when(test):
+                w.store(to, scalar.legal(value))

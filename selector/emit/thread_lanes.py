@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from selector.ir.affine import split_by_strides, to_affine
-from selector.ir.lanes import lane
+from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import (
     BufferParam,
     Compare,
@@ -45,7 +45,7 @@ UNROLLED_LANES = 64
 def one_lane(s: Store) -> Store:
     """Lane ``LANE`` of a statement."""
     digits, p = ((LANE, s.value.type.lanes),), s.predicate
-    predicate = None if p is None else lane(p, digits) if p.type.lanes > 1 else p
+    predicate = None if p is None else own_lane(p, digits)
     return Store(s.buffer, lane(s.index, digits), lane(s.value, digits), predicate)
 
 
@@ -121,16 +121,6 @@ def _ordered(one: Store) -> Store:
 def _in_order(e: Expr) -> Expr:
     e = map_expr(e, _in_order)
     return to_affine(e).to_expr(e.type) if e.type.is_integer and e.type.lanes == 1 else e
-
-
-def same_index(a: Expr, b: Expr) -> bool:
-    """Whether lanes of two statements touch the same elements."""
-    if a == b:
-        return True
-    if a.type.lanes != b.type.lanes or a.type.lanes == 1:
-        return a.type.lanes == b.type.lanes and (to_affine(a) - to_affine(b)).constant == 0
-    digits = ((Var("$lane"), a.type.lanes),)
-    return (to_affine(lane(a, digits)) - to_affine(lane(b, digits))).constant == 0
 
 
 def is_short(s: Store) -> bool:

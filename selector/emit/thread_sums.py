@@ -18,7 +18,7 @@ from typing import Protocol
 from selector.emit.context import KernelContext
 from selector.emit.nests import vector_digits
 from selector.emit.scalar import Space, Storage
-from selector.emit.thread_lanes import LANE, one_lane, same_index
+from selector.emit.thread_lanes import LANE, one_lane
 from selector.emit.thread_vector_code import (
     emit_vectors,
     load_windows,
@@ -29,6 +29,7 @@ from selector.emit.thread_vectors import Needs, Vectors, Windows, vectors_of
 from selector.gpu.ir.expressions import all_of
 from selector.ir.affine import to_affine
 from selector.ir.contents import holds
+from selector.ir.lanes import same_index
 from selector.ir.nodes import Allocate, Block, Expr, For, Load, Stmt, Store
 from selector.ir.traverse import free_vars, walk_expr
 

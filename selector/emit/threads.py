@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from math import prod
 
@@ -17,7 +17,7 @@ from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_bounds import emit_tested
 from selector.emit.thread_groups import emit_ahead, emit_together
-from selector.emit.thread_lanes import dealt, is_short, same_index
+from selector.emit.thread_lanes import dealt, is_short
 from selector.emit.thread_loops import emit_whole, whole_iterations
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_sums import emit_sums, side_by_side
@@ -46,7 +46,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, State
-from selector.ir.lanes import Digits, lane
+from selector.ir.lanes import Digits, lane, own_lane, same_index
 from selector.ir.nodes import (
     Allocate,
     BinaryOp,
@@ -153,10 +153,7 @@ class ThreadCode:
         test = all_of([scalar.legal(t) for t in (condition, s.predicate) if t is not None])
         to = scalar.access(self.context.storages[s.buffer], s.index)
         value = scalar.legal(s.value) if held is None else held
-        if test is None:
-            w.store(to, value)
-            return
-        with w.when(test):
+        with nullcontext() if test is None else w.when(test):
             w.store(to, value)
 
     # ------------------------------------------------------------------ one thread
@@ -326,7 +323,7 @@ class ThreadCode:
                 s.buffer,
                 lane(s.index, digits),
                 self.lane_of(s.value, digits),
-                None if p is None else p if p.type.lanes == 1 else lane(p, digits),
+                None if p is None else own_lane(p, digits),
             )
             self._guarded(scalar, None)
             return
@@ -343,7 +340,7 @@ class ThreadCode:
             case _ if any(isinstance(x, VectorReduce) for x in walk_expr(e)):
                 return _map_lanes(e, digits, self)
             case _:
-                return lane(e, digits) if e.type.lanes > 1 else e
+                return own_lane(e, digits)
 
     def reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
         w, names = self.context.writer, self.context.names
@@ -367,8 +364,7 @@ def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:
         case Cast(t, v):
             return Cast(t.element, code.lane_of(v, digits))
         case Select(c, a, b):
-            test = c if c.type.lanes == 1 else lane(c, digits)
-            return Select(test, code.lane_of(a, digits), code.lane_of(b, digits))
+            return Select(own_lane(c, digits), code.lane_of(a, digits), code.lane_of(b, digits))
         case _:
             raise EmitError(f"a reduction inside a {type(e).__name__} has no form in a thread")
 

@@ -131,6 +131,15 @@ class Affine(Hashed):
             return None
         return Affine(tuple((m, c // divisor) for m, c in self.terms))
 
+    def counted_by(self, stride: Affine) -> Affine:
+        """How many strides are in it, by the first of their terms: what that is a factor of."""
+        lead, factor = stride.terms[0]
+        found: dict[Monomial, int] = {}
+        for m, c in self.terms:
+            if c % factor == 0 and all(m.count(a) >= lead.count(a) for a in lead):
+                found[reduce(_without, lead, m)] = c // factor
+        return _build(found)
+
     def to_expr(self, t: Type = INT32) -> Expr:
         """A sum of products, positive terms first; ``t`` is the type of a sum without any."""
         result: Expr | None = None

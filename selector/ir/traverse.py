@@ -112,6 +112,11 @@ def replaced(e: Expr, old: Expr, new: Expr) -> Expr:
     return new if e is old else map_expr(e, lambda c: replaced(c, old, new))
 
 
+def replaced_all(e: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """With others for all nodes that equal one of some."""
+    return values[e] if e in values else map_expr(e, lambda c: replaced_all(c, values))
+
+
 def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
     """The expressions that a statement holds directly."""
     match s:

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from selector.ir.affine import to_affine
-from selector.ir.lanes import lane
+from selector.ir.lanes import same_index
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -131,7 +130,7 @@ def _computed(body: Stmt, s: Stmt) -> Stmt:
         return body
 
     def value(e: Expr) -> Expr:
-        if isinstance(e, Load) and e.buffer == s.buffer and _same(e.index, s.index):
+        if isinstance(e, Load) and e.buffer == s.buffer and same_index(e.index, s.index):
             return s.value
         return map_expr(e, value)
 
@@ -139,15 +138,6 @@ def _computed(body: Stmt, s: Stmt) -> Stmt:
         return map_stmt(x, statement, value)
 
     return statement(body)
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    """Whether two indices are those of the same elements."""
-    if a.type.lanes != b.type.lanes:
-        return False
-    digits = ((Var("$lane"), a.type.lanes),)
-    a, b = (lane(e, digits) if e.type.lanes > 1 else e for e in (a, b))
-    return (to_affine(a) - to_affine(b)).constant == 0
 
 
 def _one(group: Sequence[_Part]) -> For:

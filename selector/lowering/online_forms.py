@@ -26,6 +26,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
+from selector.ir.simplify import float_constant
 from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt
 
 
@@ -76,9 +77,9 @@ def with_masked_exponents(s: Stmt) -> Stmt:
 
 def _masked_exponent(e: Expr) -> Expr:
     match e:
-        case Select(Compare(CompareOp.LT, a, b), low, value) if _constant(low) is not None:
+        case Select(Compare(CompareOp.LT, a, b), low, value) if float_constant(low) is not None:
             return _masked_exponent(Select(Compare(CompareOp.LE, b, a), value, low))
-        case Select(c, value, low) if _constant(low) == 0:
+        case Select(c, value, low) if float_constant(low) == 0:
             inside = _below(c, value)
             return map_expr(e, _masked_exponent) if inside is None else inside
         case _:
@@ -93,7 +94,7 @@ def _below(c: Expr, e: Expr) -> Expr | None:
             return None if inside is None else Cast(kind, inside)
         case Call(kind, "exp_f32", (x,)):
             return Call(kind, "exp_f32", (Select(c, x, _lowest(x)),))
-        case Call(kind, "pow_f32", (base, x)) if (_constant(base) or 0) > 1:
+        case Call(kind, "pow_f32", (base, x)) if (float_constant(base) or 0) > 1:
             return Call(kind, "pow_f32", (base, Select(c, x, _lowest(x))))
         case _:
             return None
@@ -103,18 +104,12 @@ def _lowest(like: Expr) -> Expr:
     return Broadcast(FloatImm(LOWEST, like.type.element), like.type.lanes)
 
 
-def _constant(e: Expr) -> float | None:
-    while isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, FloatImm) else None
-
-
 def without_lets(s: Stmt) -> Stmt:
     """Lets of what loads nothing, or of one statement, are substituted, atomics dropped, blocks
     joined.
     """
     match s:
-        case LetStmt(name, value, body) if not _loads(value) or _is_one_store(body):
+        case LetStmt(name, value, body) if not holds(value, Load) or _is_one_store(body):
             return without_lets(substitute_stmt(body, {name: value}))
         case Atomic(_, body):
             return without_lets(body)
@@ -136,7 +131,3 @@ def _is_one_store(s: Stmt) -> bool:
     while isinstance(s, LetStmt | Atomic):
         s = s.body
     return isinstance(s, Store)
-
-
-def _loads(e: Expr) -> bool:
-    return holds(e, Load)

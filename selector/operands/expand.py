@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from selector.ir.contents import holds
+from selector.ir.contents import holds, loaded
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -32,7 +32,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import literal
-from selector.ir.traverse import map_expr, map_stmt, walk_expr, walk_stmt
+from selector.ir.traverse import map_expr, map_stmt, walk_stmt
 from selector.ir.types import INT8, INT16, UINT8, UINT16, Type
 from selector.operands.accumulators import accumulators_of
 from selector.operands.exact import combined, inside, vector_bounds, whole_numbers
@@ -181,7 +181,7 @@ def _scales(allocation: Allocate, buffer: str) -> list[Scale]:
             total = update_of(s)
             if total is not None:
                 found[scale_of(total)] = None
-            elif any(isinstance(e, Load) and e.buffer == buffer for e in walk_expr(s.value)):
+            elif buffer in loaded(s.value):
                 return []
         elif reads_loose(s, buffer):
             return []

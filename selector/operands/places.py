@@ -32,7 +32,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import div, mod
-from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
+from selector.ir.traverse import expr_children, free_vars, map_expr, substitute, walk_expr
 from selector.ir.types import INT32
 from selector.operands.computed_values import ALONG, ROW, masked
 
@@ -270,13 +270,7 @@ def _forms(e: Expr, along: tuple[Var, Var]) -> Iterator[tuple[int, int] | None]:
         return
     if e in along:
         yield None
-    yield from (f for c in _children(e) for f in _forms(c, along))
-
-
-def _children(e: Expr) -> list[Expr]:
-    found: list[Expr] = []
-    map_expr(e, lambda c: found.append(c) or c)
-    return found
+    yield from (f for c in expr_children(e) for f in _forms(c, along))
 
 
 def _linear(e: Expr, along: tuple[Var, Var]) -> tuple[tuple[int, int], Affine] | None:

@@ -27,7 +27,7 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds, loaded, nodes_of
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Allocate, Call, Expr, Load, Memory, Stmt, Store, Var, VectorReduce
-from selector.ir.traverse import map_expr, stmt_exprs, union_of_names, walk_stmt
+from selector.ir.traverse import change_expr, stmt_exprs, union_of_names, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.normalize import TENSOR_MEMORY, is_read_out
 from selector.lowering.structure import thread_regions
@@ -232,8 +232,7 @@ def row_element(load: Load, scalar: ElementScalar) -> Var | None:
 
 def with_rows(e: Expr, scalar: ElementScalar) -> Expr:
     """A lane's expression with what stands for its loads from arrays of rows."""
-    found = row_element(e, scalar) if isinstance(e, Load) else None
-    return found if found is not None else map_expr(e, lambda x: with_rows(x, scalar))
+    return change_expr(e, lambda x: row_element(x, scalar) if isinstance(x, Load) else None)
 
 
 def assign_rows(s: Store, context: KernelContext) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
@@ -46,6 +47,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, State
+from selector.ir.contents import holds
 from selector.ir.lanes import Digits, lane, own_lane, same_index
 from selector.ir.nodes import (
     Allocate,
@@ -65,7 +67,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.traverse import change_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 
 UNROLLED_STEPS = 32
@@ -337,7 +339,7 @@ class ThreadCode:
         match e:
             case VectorReduce(op, value, lanes) if value.type.lanes != lanes:
                 return self.reduce(op, value, value.type.lanes // lanes, digits)
-            case _ if any(isinstance(x, VectorReduce) for x in walk_expr(e)):
+            case _ if holds(e, VectorReduce):
                 return _map_lanes(e, digits, self)
             case _:
                 return own_lane(e, digits)
@@ -371,14 +373,14 @@ def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:
 
 def _expanded(s: Store, code: ThreadCode) -> Store:
     """A scalar store whose value may hold a reduction to one lane."""
-    if not any(isinstance(x, VectorReduce) for x in walk_expr(s.value)):
+    if not holds(s.value, VectorReduce):
         return s
 
-    def expand(e: Expr) -> Expr:
+    def expand(e: Expr) -> Expr | None:
         match e:
             case VectorReduce(op, value, 1):
                 return code.reduce(op, value, value.type.lanes, ())
             case _:
-                return map_expr(e, expand)
+                return None
 
-    return Store(s.buffer, s.index, expand(s.value), s.predicate)
+    return replace(s, value=change_expr(s.value, expand))

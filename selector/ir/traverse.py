@@ -178,6 +178,25 @@ def map_stmt(s: Stmt, on_stmt: Callable[[Stmt], Stmt], on_expr: Callable[[Expr],
             assert_never(s)
 
 
+def change_expr(e: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """What ``change`` gives for a node, the outermost first; where that is None, the node of what
+    its operands become.
+    """
+    found = change(e)
+    return map_expr(e, lambda x: change_expr(x, change)) if found is None else found
+
+
+def change_exprs(s: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
+    """The same of all expressions of a statement tree."""
+    return map_stmt(s, lambda x: change_exprs(x, change), lambda e: change_expr(e, change))
+
+
+def change_stmts(s: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt:
+    """The same of its statements; expressions stay."""
+    found = change(s)
+    return map_stmt(s, lambda x: change_stmts(x, change), lambda e: e) if found is None else found
+
+
 def walk_expr(e: Expr) -> Iterator[Expr]:
     """The expression and everything below it, parents first."""
     stack = [e]

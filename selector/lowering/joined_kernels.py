@@ -33,9 +33,8 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import (
+    change_exprs,
     free_vars,
-    map_expr,
-    map_stmt,
     substitute_stmt,
     walk_expr,
     walk_stmt,
@@ -129,15 +128,11 @@ def _computed(body: Stmt, s: Stmt) -> Stmt:
     if bound & free_vars(s.value) or sum(1 for _ in walk_expr(s.value)) > LARGEST:
         return body
 
-    def value(e: Expr) -> Expr:
-        if isinstance(e, Load) and e.buffer == s.buffer and same_index(e.index, s.index):
-            return s.value
-        return map_expr(e, value)
+    def stored(e: Expr) -> Expr | None:
+        own = isinstance(e, Load) and e.buffer == s.buffer and same_index(e.index, s.index)
+        return s.value if own else None
 
-    def statement(x: Stmt) -> Stmt:
-        return map_stmt(x, statement, value)
-
-    return statement(body)
+    return change_exprs(body, stored)
 
 
 def _one(group: Sequence[_Part]) -> For:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from selector.ir.contents import holds, loaded
+from selector.ir.contents import holds, loaded, without_lets
 from selector.ir.nodes import (
     Atomic,
     Binary,
@@ -17,7 +17,6 @@ from selector.ir.nodes import (
     CompareOp,
     Expr,
     FloatImm,
-    Let,
     LetStmt,
     Load,
     ReduceOp,
@@ -27,7 +26,8 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import float_constant
-from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt
+from selector.ir.traverse import map_expr, map_stmt, substitute_stmt
+from selector.lowering.normalize import is_one_store
 
 
 def grows(s: Store, name: str) -> bool:
@@ -104,30 +104,16 @@ def _lowest(like: Expr) -> Expr:
     return Broadcast(FloatImm(LOWEST, like.type.element), like.type.lanes)
 
 
-def without_lets(s: Stmt) -> Stmt:
+def plain(s: Stmt) -> Stmt:
     """Lets of what loads nothing, or of one statement, are substituted, atomics dropped, blocks
     joined.
     """
     match s:
-        case LetStmt(name, value, body) if not holds(value, Load) or _is_one_store(body):
-            return without_lets(substitute_stmt(body, {name: value}))
+        case LetStmt(name, value, body) if not holds(value, Load) or is_one_store(body):
+            return plain(substitute_stmt(body, {name: value}))
         case Atomic(_, body):
-            return without_lets(body)
+            return plain(body)
         case Block((only,)):
-            return without_lets(only)
+            return plain(only)
         case _:
-            return map_stmt(s, without_lets, _without_let)
-
-
-def _without_let(e: Expr) -> Expr:
-    match e:
-        case Let(name, value, body):
-            return _without_let(substitute(body, {name: value}))
-        case _:
-            return map_expr(e, _without_let) if holds(e, Let) else e
-
-
-def _is_one_store(s: Stmt) -> bool:
-    while isinstance(s, LetStmt | Atomic):
-        s = s.body
-    return isinstance(s, Store)
+            return map_stmt(s, plain, without_lets)

@@ -34,8 +34,8 @@ from selector.ir.nodes import (
 from selector.ir.printer import print_expr
 from selector.ir.simplify import literal
 from selector.ir.traverse import (
+    change_expr,
     free_vars,
-    map_expr,
     map_stmt,
     replaced,
     stmt_exprs,
@@ -219,13 +219,13 @@ def _apply(s: Stmt, scales: Mapping[str, Scale], alone: bool) -> Stmt:
             bare = replace(total, value=_parts(total.value, alone)[1])
             return map_stmt(s, lambda x: x, lambda e: replaced(e, total, bare))
         case Store() if touches_tensor(s):
-            read = replace(s, value=_scaled_reads(s.value, scales))
+            read = replace(s, value=change_expr(s.value, lambda e: _scaled_read(e, scales)))
             return _scaled_start(read, scales[s.buffer]) if s.buffer in scales else read
         case _:
             return map_stmt(s, lambda x: _apply(x, scales, alone), lambda e: e)
 
 
-def _scaled_reads(e: Expr, scales: Mapping[str, Scale]) -> Expr:
+def _scaled_read(e: Expr, scales: Mapping[str, Scale]) -> Expr | None:
     match e:
         case LocToLoc(_, _, Load(t, buffer, _, _)) if buffer in scales:
             value: Expr = e
@@ -233,7 +233,7 @@ def _scaled_reads(e: Expr, scales: Mapping[str, Scale]) -> Expr:
                 value = Binary(BinaryOp.MUL, value, _wide(factor, t.lanes))
             return value
         case _:
-            return map_expr(e, lambda c: _scaled_reads(c, scales))
+            return None
 
 
 def _scaled_start(s: Store, scale: Scale) -> Store:

@@ -32,7 +32,7 @@ from selector.gpu.ir.memory import EngineCopy, Map
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
-from selector.ir.traverse import conjuncts, free_vars, map_expr, substitute
+from selector.ir.traverse import change_expr, conjuncts, free_vars, substitute
 from selector.lowering.predicates import TRUE, slack
 from selector.lowering.ranges import constant_ends
 
@@ -189,14 +189,14 @@ def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
     """
     x, size = context.block.neighbours, context.block.cluster
 
-    def without(e: Expr) -> Expr:
+    def without(e: Expr) -> Expr | None:
         match e:
             case Binary(BinaryOp.DIV, Var(name, _), IntImm(n, _)) if name == x and n % size == 0:
                 return IntImm(0)
             case _:
-                return map_expr(e, without)
+                return None
 
-    return all(x not in free_vars(without(e)) for e in exprs)
+    return all(x not in free_vars(change_expr(e, without)) for e in exprs)
 
 
 def in_order(dimensions: Sequence[int], rank: int) -> list[int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from selector.diagnostics import InternalError
 from selector.emit.accumulators import by_warp
@@ -165,22 +166,15 @@ def _loads_by_row(
         if x.buffer != name:
             continue
         own = digits
-        if x.index.type.lanes != _lanes(digits):  # by rows, beside reductions
+        if x.index.type.lanes != prod(n for _, n in digits):  # by rows, beside reductions
             own = tuple((d, n) for d, n in digits if d is not COLUMN)
-            if x.index.type.lanes != _lanes(own):
+            if x.index.type.lanes != prod(n for _, n in own):
                 return None
         start = row_start(x, own, context)
         if start is None or start % rows or x.predicate is not None:
             return None
         reach = max(reach, start + dict(digits)[ROW])
     return reach
-
-
-def _lanes(digits: Digits) -> int:
-    total = 1
-    for _, n in digits:
-        total *= n
-    return total
 
 
 def row_start(load: Load, digits: Digits, context: KernelContext) -> int | None:

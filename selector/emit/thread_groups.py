@@ -11,15 +11,13 @@ begin equally far from a multiple; elsewhere each statement goes lane by lane.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from selector.emit.context import KernelContext
 from selector.emit.thread_lanes import block_behind, goes_on, later, one_lane
+from selector.emit.thread_sums import ThreadStatements
 from selector.emit.thread_vector_code import (
-    emit_vectors,
-    load_windows,
+    emit_side_by_side,
     shift_of,
     vector_condition,
     vector_flags,
@@ -37,18 +35,6 @@ from selector.gpu.ir.expressions import all_of, equal, less, number, plus, remai
 from selector.gpu.ir.nodes import Let
 from selector.ir.nodes import Expr, IfThenElse, Stmt, Store
 from selector.lowering.structure import loaded_names, stored_names
-
-
-class ThreadStatements(Protocol):
-    """``selector.emit.threads.ThreadCode`` says what each of them is."""
-
-    context: KernelContext
-    alone: dict[str, int]
-    grid: tuple[str, ...]
-
-    def turns(
-        self, s: Store, thread: str, turn: Expr, loop: AbstractContextManager[None]
-    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +129,7 @@ def _vectors(
     last, lanes = vectors[-1], vectors[-1].needs.lanes
     condition = vector_condition(last, context)
     with w.block() if condition is None else w.when(condition):
-        load_windows(last, context)
-        for v in vectors:
-            emit_vectors(replace(v, windows=()), context)
+        emit_side_by_side(vectors, context)
     if condition is None:
         return
     with w.otherwise():

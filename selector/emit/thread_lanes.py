@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from selector.emit.nests import where
 from selector.ir.affine import split_by_strides, to_affine
 from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import (
@@ -30,8 +31,8 @@ from selector.ir.traverse import (
     conjuncts,
     free_vars,
     map_expr,
+    map_stmt,
     stmt_exprs,
-    substitute,
     walk_expr,
     walk_stmt,
 )
@@ -51,7 +52,7 @@ def one_lane(s: Store) -> Store:
 
 def later(one: Store, by: Expr) -> Store:
     """The lane that lies so many behind."""
-    return _where(one, {LANE.name: add(LANE, by)})
+    return where(one, {LANE.name: add(LANE, by)})
 
 
 def goes_on(one: Store, thread: str, lanes: int) -> bool:
@@ -95,7 +96,7 @@ def unconditional(blocks: Iterable[str], body: Stmt) -> tuple[str, ...]:
 
 def _next(one: Store, loop: str) -> Store:
     """The same lane in the next iteration of a loop."""
-    return _where(one, {loop: add(Var(loop), IntImm(1))})
+    return where(one, {loop: add(Var(loop), IntImm(1))})
 
 
 def dealt(s: Store, thread: str, turn: Expr) -> Store:
@@ -103,19 +104,12 @@ def dealt(s: Store, thread: str, turn: Expr) -> Store:
     of all their elements.
     """
     lanes = IntImm(s.value.type.lanes)
-    return _where(one_lane(s), {thread: div(turn, lanes), LANE.name: mod(turn, lanes)})
+    return where(one_lane(s), {thread: div(turn, lanes), LANE.name: mod(turn, lanes)})
 
 
-def _where(one: Store, values: dict[str, Expr]) -> Store:
-    predicate = None if one.predicate is None else substitute(one.predicate, values)
-    index, value = substitute(one.index, values), substitute(one.value, values)
-    return Store(one.buffer, index, value, predicate)
-
-
-def _ordered(one: Store) -> Store:
+def _ordered(one: Store) -> Stmt:
     """The same with all sums in one order."""
-    predicate = None if one.predicate is None else _in_order(one.predicate)
-    return Store(one.buffer, _in_order(one.index), _in_order(one.value), predicate)
+    return map_stmt(one, lambda s: s, _in_order)
 
 
 def _in_order(e: Expr) -> Expr:

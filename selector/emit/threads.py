@@ -38,11 +38,9 @@ from selector.emit.thread_vectors import (
 )
 from selector.gpu.ir.expressions import (
     all_of,
-    element,
     mixed_radix,
     number,
     plus,
-    pointer,
     times,
 )
 from selector.gpu.ir.memory import Array
@@ -102,7 +100,8 @@ class ThreadCode:
             count = prod(counts)
             few = count % size == 0 and 1 < count // size <= UNROLLED_STEPS
             if few and self._copies_shared(nest):
-                self._copy_out(nest, thread, size, count // size)
+                flight = Flight(thread, size, None, count // size)
+                bring(nest, flight, self.context, self._digits, self._guarded)
                 return
             total = number(count)
             rounds = -(-count // size)
@@ -123,25 +122,6 @@ class ThreadCode:
         for digit, value in zip(nest.digits, mixed_radix("i", extents[:-1]), strict=False):
             name = self.context.names.get(digit.var.name)
             self.context.writer.add(Let("int", (name,), (value,)))
-
-    def _copy_out(self, nest: Nest, thread: Expr, size: int, steps: int) -> None:
-        """A copy out of shared memory: all elements of a thread are read, then stored under their
-        conditions.
-        """
-        w, scalar, store = self.context.writer, self.context.scalar, nest.store
-        name, t = self.context.names.fresh("held"), store.value.type
-        held = element(t, pointer(name), "step")
-        value, i = scalar.legal(store.value), plus(thread, times("step", size))
-        with w.block():
-            w.add(Array(name, c_type(t), steps))
-            with w.loop("step", number(0), number(steps), "unrolled"):
-                w.add(Let("int", ("i",), (i,)))
-                self._digits(nest)
-                w.store(held, value)
-            with w.loop("step", number(0), number(steps), "unrolled"):
-                w.add(Let("int", ("i",), (i,)))
-                self._digits(nest)
-                self._guarded(store, nest.condition, held)
 
     def _copies_shared(self, nest: Nest) -> bool:
         """Whether a nest stores elements of shared memory as they are."""

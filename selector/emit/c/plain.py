@@ -16,12 +16,12 @@ from dataclasses import replace
 from selector.emit.c.context import CContext
 from selector.emit.c.cover import Covering
 from selector.emit.c.lanes import LaneLoops, Reduction, ScalarValue, lane_loops
-from selector.emit.nests import as_nest, independent
+from selector.emit.nests import as_nest, independent, where
 from selector.emit.scalar import Space, Storage, c_type
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import BufferParam, Expr, FloatImm, For, IntImm, Load, ReduceOp, Store, Var
-from selector.ir.traverse import free_vars, map_expr, substitute, walk_stmt
+from selector.ir.traverse import free_vars, map_expr, walk_stmt
 from selector.lowering.ranges import digit_bounds
 
 _COMBINE = {
@@ -181,9 +181,7 @@ class PlainCode:
 
 def _at(form: LaneLoops, digit: Var, number: int) -> LaneLoops:
     """The store for one value of the innermost digit."""
-    value: dict[str, Expr] = {digit.name: IntImm(number)}
-    s = form.store
-    store = Store(s.buffer, substitute(s.index, value), substitute(s.value, value), s.predicate)
+    store = where(form.store, {digit.name: IntImm(number)})
     return LaneLoops(form.digits[1:], form.reductions, store)
 
 

@@ -52,7 +52,7 @@ class SumsCode:
             with self.in_memory(s.buffer, filled=filled), self.context.fresh_guard():
                 self.plain.store(Store(s.buffer, s.index, value, s.predicate))
             for b in self.scope.of(s.buffer) if blocks is None else blocks:
-                self._fetch(b)
+                self._moved(b, self._image, spilled=False)
 
     def _whole_blocks(self, index: Expr, accumulator: str) -> list[Sums] | None:
         """The blocks that a dense index covers exactly; None if it covers others in part."""
@@ -103,41 +103,29 @@ class SumsCode:
         if filled:
             for b in self.scope.of(accumulator):
                 if read_by is None or _may_read(read_by, b):
-                    self._spill(b, pointer)
+                    self._moved(b, pointer, spilled=True)
         self._image = pointer
         return c.stored(accumulator, image)
 
-    def _spill(self, b: Sums, pointer: str) -> None:
-        w = self.context.writer
+    def _moved(self, b: Sums, pointer: str, *, spilled: bool) -> None:
+        """The registers of a block to an image, or from it."""
+        w, how = self.context.writer, "store" if spilled else "load"
         for (i, j), register in b.registers.items():
-            at = b.offset + 16 * i * b.n + 16 * j
-            if self._padded(b, i, j):
-                with w.block(""):
-                    w.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
+            at, bytes_ = b.offset + 16 * i * b.n + 16 * j, 4 * b.columns(j)
+            if not self._padded(b, i, j):
+                w.line(f"tile_{how}({register}, &{pointer}[{at}], {4 * b.n});")
+                continue
+            with w.block(""):
+                w.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
+                if spilled:
                     w.line(f"tile_store({register}, scratch, {TILE_BYTES});")
+                    row = f"&{pointer}[{at} + i * {b.n}], scratch + {TILE_BYTES} * i, {bytes_}"
                     with w.block(f"for (int i = 0; i < {b.rows(i)}; ++i)"):
-                        w.line(
-                            f"memcpy(&{pointer}[{at} + i * {b.n}], scratch + {TILE_BYTES} * i, "
-                            f"{4 * b.columns(j)});"
-                        )
-            else:
-                w.line(f"tile_store({register}, &{pointer}[{at}], {4 * b.n});")
-
-    def _fetch(self, b: Sums) -> None:
-        """The registers of a block from the image made last."""
-        w, pointer = self.context.writer, self._image
-        for (i, j), register in b.registers.items():
-            at = b.offset + 16 * i * b.n + 16 * j
-            if self._padded(b, i, j):
-                with w.block(""):
-                    w.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
-                    call = (
-                        f"tile_copy(scratch, {pointer}, sizeof {pointer}, {4 * at}, {4 * b.n}, "
-                        f"{b.rows(i)}, {4 * b.columns(j)})"
-                    )
+                        w.line(f"memcpy({row});")
+                else:
+                    place = f"sizeof {pointer}, {4 * at}, {4 * b.n}, {b.rows(i)}, {bytes_}"
+                    call = f"tile_copy(scratch, {pointer}, {place})"
                     w.line(f"tile_load({register}, {call}, {TILE_BYTES});")
-            else:
-                w.line(f"tile_load({register}, &{pointer}[{at}], {4 * b.n});")
 
     def _padded(self, b: Sums, i: int, j: int) -> bool:
         return self.scope.shapes[b.registers[i, j]] != (b.rows(i), 4 * b.columns(j))

@@ -90,6 +90,14 @@ class Affine(Hashed):
         """The terms without ``atom`` as a factor (it may still be inside an opaque atom)."""
         return Affine(tuple((m, c) for m, c in self.terms if atom not in m))
 
+    def parts(self, *variables: Var) -> tuple[Affine, ...] | None:
+        """What is left, and what each of some variables is multiplied by; None where one of these
+        is in more than that.
+        """
+        rest = reduce(Affine.rest, variables, self)
+        found = (rest, *map(self.coefficient, variables))
+        return None if any(p.mentions(v.name) for p in found for v in variables) else found
+
     def mentions(self, name: str) -> bool:
         """Whether the variable occurs, also inside opaque atoms."""
         return any(name in free_vars(a) for m, _ in self.terms for a in m)

@@ -145,11 +145,10 @@ class SumsCode:
     def _read_in_place(self, s: Store, b: Sums) -> bool:
         """Store the tiles straight to memory; False if the rows there are not dense."""
         digits = ((COLUMN, b.n), (ROW, b.m))
-        place = to_affine(scalar_lane(s.index, digits))
-        step, base = place.coefficient(ROW), place.rest(ROW).rest(COLUMN)
-        dense = b.n == 1 or place.coefficient(COLUMN).constant == 1
-        if not dense or any(x.mentions(v.name) for x in (step, base) for v in (ROW, COLUMN)):
+        parts = to_affine(scalar_lane(s.index, digits)).parts(ROW, COLUMN)
+        if parts is None or (b.n > 1 and parts[2].constant != 1):
             return False
+        base, step, _ = parts
         if any(self._padded(b, i, j) for i, j in b.registers):
             return False
         tests: tuple[Expr, ...] = ()

@@ -20,7 +20,6 @@ from selector.gpu.ir.expressions import (
     flag,
     less,
     minus,
-    moved,
     negated,
     number,
     plus,
@@ -104,17 +103,21 @@ def places_of(box: BoxStore, row: int, context: KernelContext) -> tuple[Expr, ..
     return tuple(places)
 
 
+def _further(place: Expr, step: Expr) -> Expr:
+    return place if step == number(0) else plus(place, step)
+
+
 def _store_rows(left: LeftBox, steps: tuple[Expr, ...], context: KernelContext) -> None:
     """One box by all lanes; ``steps`` of its offset and of each coordinate."""
     w, scalar, box = context.writer, context.scalar, left.box
     storage = context.storages[box.map.of]
-    start = moved(left.offset, steps[0])
+    start = _further(number(left.offset), steps[0])
     source = View("smem", index=plus(start, times(shifted(THREAD, 5), left.pitch)))
     extents = [scalar.number(e) for e in box.map.extents]
     strides = [number(1), *(scalar.number(s) for s in box.map.strides)]
     places = places_of(box, left.row, context)
     for n, (place, step) in enumerate(zip(places, steps[1:], strict=True)):
-        w.add(Let("int", (f"c{n}",), (moved(place, step),)))
+        w.add(Let("int", (f"c{n}",), (_further(place, step),)))
     remaining = [minus(extent, f"c{n}") for n, extent in enumerate(extents)]
     outer = [n for n in range(len(places)) if n not in (0, box.along, box.above)]
     inside = all_of([less(f"c{n}", extents[n]) for n in outer])

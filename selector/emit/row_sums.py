@@ -17,7 +17,6 @@ from selector.emit.legalize_scalars import computed
 from selector.emit.regions import Element, Region
 from selector.emit.row_registers import with_rows
 from selector.emit.scalar import c_type
-from selector.emit.threads import JOINS
 from selector.gpu.ir.expressions import both, equal, of_lane
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.gpu.ir.nodes import State
@@ -31,7 +30,6 @@ from selector.ir.nodes import (
     Expr,
     FloatImm,
     Load,
-    ReduceOp,
     Stmt,
     Store,
     Var,
@@ -40,11 +38,6 @@ from selector.ir.nodes import (
 from selector.ir.traverse import map_expr, replaced_all, walk_expr
 
 CHAINS = 4  # of a long reduction: an instruction takes as many cycles to be there for the next
-_JOINS = {
-    ReduceOp.ADD: BinaryOp.ADD,
-    ReduceOp.MAX: BinaryOp.MAX,
-    ReduceOp.MIN: BinaryOp.MIN,
-}
 
 Covered = list[tuple[Region, Digits]]
 
@@ -108,7 +101,7 @@ def _takes_further(s: Store, context: KernelContext) -> bool:
             return False
     own = [isinstance(x, Load) and (x.buffer, x.index) == (s.buffer, s.index) for x in (a, b)]
     term = b if own[0] else a
-    if not any(own) or _JOINS.get(sums[0].node.op) is not op:
+    if not any(own) or sums[0].node.op.joins is not op:
         return False
     match term:
         case VectorReduce():
@@ -214,7 +207,7 @@ class RowSumCode:
 
     def _reduce(self, node: VectorReduce, elements: list[Expr], total: str) -> None:
         """Declare ``total``: what the four lanes of a row make of its elements."""
-        w, t, join = self.context.writer, node.type.element, JOINS[node.op]
+        w, t, join = self.context.writer, node.type.element, node.op.joins
         chains = CHAINS if len(elements) >= 4 * CHAINS else 1
         names = [total, *(self.context.names.fresh("total") for _ in range(chains - 1))]
         totals = [Var(name, t) for name in names]

@@ -49,7 +49,6 @@ from selector.ir.contents import holds
 from selector.ir.lanes import Digits, lane, own_lane, same_index
 from selector.ir.nodes import (
     Allocate,
-    BinaryOp,
     Block,
     Evaluate,
     Expr,
@@ -69,15 +68,6 @@ from selector.ir.traverse import change_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 
 UNROLLED_STEPS = 32
-JOINS = {
-    ReduceOp.ADD: BinaryOp.ADD,
-    ReduceOp.MUL: BinaryOp.MUL,
-    ReduceOp.MIN: BinaryOp.MIN,
-    ReduceOp.MAX: BinaryOp.MAX,
-    ReduceOp.AND: BinaryOp.AND,
-    ReduceOp.OR: BinaryOp.OR,
-}
-"""What joins two terms of a reduction."""
 
 
 class ThreadCode:
@@ -332,7 +322,7 @@ class ThreadCode:
         w.add(State(c_type(t), (total,), (first,)))
         with w.loop(counter, number(1), number(factor)):
             term = self.context.scalar.legal(self.lane_of(value, ((step, factor), *digits)))
-            w.store(Var(total, t), computed(JOINS[op], Var(total, t), term, t))
+            w.store(Var(total, t), computed(op.joins, Var(total, t), term, t))
         return names.variable(total, t)
 
 

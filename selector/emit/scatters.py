@@ -16,8 +16,9 @@ from selector.emit.context import KernelContext
 from selector.emit.scalar import Space, Storage, c_type
 from selector.gpu.ir.expressions import all_of, element, number, pointer
 from selector.gpu.ir.memory import Array
-from selector.ir.nodes import Expr, For, ForKind, IfThenElse, IntImm, Load, Store, Var
+from selector.ir.nodes import Expr, For, ForKind, IntImm, Load, Store, Var
 from selector.ir.traverse import free_vars, replaced_all, walk_expr
+from selector.lowering.structure import under_conditions
 
 MOST = 32  # elements that a thread holds
 
@@ -37,11 +38,7 @@ def as_scatter(s: For, context: KernelContext) -> Scatter | None:
     """None for other loops."""
     if s.kind is not ForKind.UNROLLED or not isinstance(s.extent, IntImm) or s.extent.value > MOST:
         return None
-    conditions: list[Expr] = []
-    body = s.body
-    while isinstance(body, IfThenElse) and body.otherwise is None:
-        conditions.append(body.condition)
-        body = body.then
+    conditions, body = under_conditions(s.body)
     if not isinstance(body, Store) or body.value.type.lanes > 1:
         return None
     if not any(isinstance(e, Load) for e in walk_expr(body.index)):

@@ -33,8 +33,8 @@ from selector.emit.thread_vectors import (
 )
 from selector.gpu.ir.expressions import all_of, equal, less, number, plus, remainder, times
 from selector.gpu.ir.nodes import Let
-from selector.ir.nodes import Expr, IfThenElse, Stmt, Store
-from selector.lowering.structure import loaded_names, stored_names
+from selector.ir.nodes import Expr, Stmt, Store
+from selector.lowering.structure import loaded_names, stored_names, under_conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,10 @@ def _as_vectors(ones: Sequence[Store], lanes: int, windows: Windows) -> tuple[Ve
     return whole if len(whole) == len(found) and windows.found else ()
 
 
-def _store(s: Stmt) -> tuple[tuple[Expr, ...], Store] | None:
+def _store(s: Stmt) -> tuple[list[Expr], Store] | None:
     """A vector store, and the conditions that it stands under."""
-    conditions = list[Expr]()
-    while isinstance(s, IfThenElse) and s.otherwise is None:
-        conditions.append(s.condition)
-        s = s.then
-    return (tuple(conditions), s) if isinstance(s, Store) and s.value.type.lanes > 1 else None
+    conditions, s = under_conditions(s)
+    return (conditions, s) if isinstance(s, Store) and s.value.type.lanes > 1 else None
 
 
 def _vectors(

@@ -91,11 +91,14 @@ class Steps:
                 s = replace(x, body=_where(p.tests, s))
             return s if p.inner else _where(p.tests, s)
         (x,) = p.inner
-        count = IntImm(self.count)
-        whole = For(x.name, IntImm(0), count, ForKind.UNROLLED, s)
-        some = For(x.name, IntImm(0), count, ForKind.UNROLLED, _where(p.tests, s))
-        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in p.tests]
-        return IfThenElse(every(last), whole, some) if last else whole
+        return self._unless(For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, s), s)
+
+    def _unless(self, whole: Stmt, one: Stmt) -> Stmt:
+        """What does all steps, unless some are left out, of which ``one`` does each."""
+        (x,), tests = self.found.inner, self.found.tests
+        each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
+        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
+        return IfThenElse(every(last), whole, each) if last else whole
 
     def place(self) -> Expr:
         """Where the input of a step is."""
@@ -128,13 +131,10 @@ class Steps:
 
     def _whole_or_some(self, one: Store) -> Stmt:
         """A statement of each step as that of a vector, unless some steps are left out."""
-        (x,), tests = self.found.inner, self.found.tests
-        whole = one if self.count == 1 else _vector(one, x.name, self.count)
+        (x,) = self.found.inner
         if self.count == 1:
-            whole = substitute_stmt(one, {x.name: IntImm(0)})
-        each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
-        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
-        return IfThenElse(every(last), whole, each) if last else whole
+            return self._unless(substitute_stmt(one, {x.name: IntImm(0)}), one)
+        return self._unless(_vector(one, x.name, self.count), one)
 
 
 def _vector(s: Store, name: str, lanes: int) -> Store:

@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from selector.ir.access import access, level, merge
 from selector.ir.lanes import lane
-from selector.ir.nodes import Binary, Broadcast, Expr, IntImm, Ramp
+from selector.ir.nodes import Binary, BinaryOp, Broadcast, Expr, IntImm, Ramp
+from selector.ir.traverse import walk_expr
 from selector.ir.types import INT32
+
+_DIVISIONS = (BinaryOp.DIV, BinaryOp.MOD)
 
 
 def canonical_index(e: Expr, lanes: int = 0) -> Expr:
@@ -28,7 +31,7 @@ def canonical_index(e: Expr, lanes: int = 0) -> Expr:
         return e
     if e.type.element != INT32:
         return e
-    found = access(e)
+    found = None if any(map(_divides, walk_expr(e))) else access(e)
     if found is None:
         return e
     index = lane(e, ((IntImm(0), count),))
@@ -40,3 +43,8 @@ def canonical_index(e: Expr, lanes: int = 0) -> Expr:
 def _is_plain(e: Expr) -> bool:
     """One ramp or broadcast of scalars."""
     return isinstance(e, Ramp) and e.base.type.lanes == 1
+
+
+def _divides(e: Expr) -> bool:
+    """Whether lanes are divided: sums of products with phases are found by that."""
+    return isinstance(e, Binary) and e.op in _DIVISIONS and e.type.lanes > 1

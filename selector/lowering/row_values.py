@@ -45,6 +45,7 @@ from selector.ir.traverse import (
 from selector.ir.types import FLOAT32
 from selector.lowering.structure import stored_names
 
+ROW_VALUE = "row.value."  # what is computed so is called
 SMALL = 2.0**-64
 ZERO = IntImm(0)
 
@@ -111,7 +112,7 @@ class _Values:
     def _value(self, e: Expr) -> Expr:
         if e not in self.found:
             self.numbers[0] += 1
-            self.found[e] = f"row.value.{self.numbers[0]}"
+            self.found[e] = f"{ROW_VALUE}{self.numbers[0]}"
         return Load(FLOAT32, self.found[e], ZERO)
 
     def _is_alike(self, e: Expr) -> bool:

@@ -30,10 +30,11 @@ from selector.emit.warpgroups.planes import Walk, dealt, walks_of
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.memory import EngineCopy, Map
 from selector.gpu.ir.views import View
-from selector.ir.affine import Affine, Monomial, carries, to_affine
+from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
-from selector.ir.traverse import conjuncts, free_vars, map_expr, substitute
+from selector.ir.traverse import change_expr, conjuncts, free_vars, substitute
 from selector.lowering.predicates import TRUE, slack
+from selector.lowering.ranges import constant_ends
 
 RANK = "rank"  # of a block in its cluster
 READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored
@@ -188,14 +189,14 @@ def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
     """
     x, size = context.block.neighbours, context.block.cluster
 
-    def without(e: Expr) -> Expr:
+    def without(e: Expr) -> Expr | None:
         match e:
             case Binary(BinaryOp.DIV, Var(name, _), IntImm(n, _)) if name == x and n % size == 0:
                 return IntImm(0)
             case _:
-                return map_expr(e, without)
+                return None
 
-    return all(x not in free_vars(without(e)) for e in exprs)
+    return all(x not in free_vars(change_expr(e, without)) for e in exprs)
 
 
 def in_order(dimensions: Sequence[int], rank: int) -> list[int]:
@@ -272,15 +273,12 @@ def _by_rows(
     dims, found = list[Dim](), list[Affine]()
     rest, size = to_affine(copy.source.index), sizes[-1]
     for stride in reversed(sizes[:-1]):
-        pitch, number = to_affine(stride), Affine()
-        lead, factor = pitch.terms[0]
-        for m, c in _times(rest, lead):
-            if c % factor == 0:
-                number += Affine.build({m: c // factor})
+        pitch = to_affine(stride)
+        (lead, factor), number = pitch.terms[0], rest.counted_by(pitch)
         if not number.terms and dims:
             continue
         rest -= number * pitch
-        place = _times(rest, lead)
+        place = rest.counted_by(Affine.build({lead: 1}))
         rows = _row(place, factor, ranges)
         if rows is None and (not lead or abs(place.offset) >= factor):
             return None
@@ -290,18 +288,6 @@ def _by_rows(
         size = stride
     dims.append(Dim(IntImm(0), Binary(BinaryOp.DIV, size, IntImm(1)), IntImm(1)))
     return tuple(reversed(dims)), [rest, *reversed(found)]
-
-
-def _times(form: Affine, atoms: Monomial) -> Affine:
-    """How many times the product of some atoms is in a value."""
-    found = Affine()
-    for m, c in form:
-        others = list(m)
-        if all(m.count(a) >= atoms.count(a) for a in atoms):
-            for atom in atoms:
-                others.remove(atom)
-            found += Affine.build({tuple(others): c})
-    return found
 
 
 def _ranges(copy: Copy, loops: Iterable[For | LetStmt]) -> dict[str, tuple[int, int]]:
@@ -321,32 +307,7 @@ def _row(place: Affine, length: int, ranges: Mapping[str, tuple[int, int]]) -> i
     """The row, of so many elements, in which a place is for every element of the copy: then what is
     left of it is the remainder, and the number of the row the quotient, of what they were made of.
     """
-    ends = _ends(place, ranges)
+    ends = constant_ends(place, ranges)
     if ends is None or ends[0] // length != ends[1] // length:
         return None
     return ends[0] // length
-
-
-def _ends(form: Affine, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
-    """Between which numbers a value lies, if that is known."""
-    least = most = 0
-    for atoms, factor in form:
-        ends = (1, 1) if not atoms else _ends_of(atoms[0], ranges) if len(atoms) == 1 else None
-        if ends is None:
-            return None
-        products = factor * ends[0], factor * ends[1]
-        least, most = least + min(products), most + max(products)
-    return least, most
-
-
-def _ends_of(atom: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
-    match atom:
-        case Var(name):
-            return ranges.get(name)
-        case Binary(BinaryOp.MOD, _, IntImm(value=divisor)) if divisor > 0:
-            return 0, divisor - 1
-        case Binary(BinaryOp.DIV, value, IntImm(value=divisor)) if divisor > 0:
-            ends = _ends(to_affine(value), ranges)
-            return None if ends is None else (ends[0] // divisor, ends[1] // divisor)
-        case _:
-            return None

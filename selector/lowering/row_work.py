@@ -33,7 +33,7 @@ SHARE = 64  # bytes of all that is loaded of these
 BYTES = 128  # of a thread that stay
 AHEAD = 192  # the same with what later loops load, if that is done early
 FEW = 96  # the same in the largest blocks, which have few registers for each thread
-OTHERS = 28  # registers of a thread beside what stays, and the addresses in each array
+OTHERS = 30  # registers of a thread beside what stays, and the addresses in each array
 END = 4  # registers for a further element of an array at an end of a row
 STEP = Var("row.step")
 
@@ -114,7 +114,7 @@ class RowWork:
         if self.steps * (loaded + ahead) <= AHEAD:
             self.late = {v: f"{KEPT}late.{n}" for n, v in enumerate(late)}
         ends = -(-2 * (self.rows.lanes - 1) // row.threads)
-        others = OTHERS + 4 * arrays + END * len(again) * (ends - 1)
+        others = OTHERS + 2 * arrays + END * len(again) * (ends - 1)
         registers = others + self.steps * max(loaded, computed) // 4
         return REGISTERS // (row.threads * row.rows * registers)
 

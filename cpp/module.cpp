@@ -211,6 +211,15 @@ PYBIND11_MODULE(_native, m) {
         return bridge::grouped(bridge::functions(outputs), f.function(), consumer.function(),
                                {along, source, weights, group, run}, name);
     });
+    m.def("phased", [](const Halide::Func &f, const Halide::Func &reader,
+                       const std::vector<std::tuple<std::string, std::string, int>> &phases,
+                       const std::string &name) {
+        std::vector<bridge::Phases> all;
+        for (const auto &[variable, loop, count] : phases) {
+            all.push_back({variable, loop, count});
+        }
+        return bridge::phased(f.function(), reader.function(), all, name);
+    });
     m.def("interleaved", [](const Halide::Func &stored, int channels, bool output) {
         bridge::interleaved(stored, channels, output);
     });

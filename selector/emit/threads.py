@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
@@ -18,10 +19,11 @@ from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_bounds import emit_tested
 from selector.emit.thread_groups import emit_ahead, emit_together
-from selector.emit.thread_lanes import dealt, is_short, same_index
+from selector.emit.thread_lanes import dealt, is_short
 from selector.emit.thread_loops import emit_whole, whole_iterations
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_sums import emit_sums, side_by_side
+from selector.emit.thread_tiles import emit_tile, tiles_of
 from selector.emit.thread_vector_code import (
     emit_vectors,
     strides_flag,
@@ -37,19 +39,17 @@ from selector.emit.thread_vectors import (
 )
 from selector.gpu.ir.expressions import (
     all_of,
-    element,
     mixed_radix,
     number,
     plus,
-    pointer,
     times,
 )
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, State, Sync
-from selector.ir.lanes import Digits, lane
+from selector.ir.contents import holds
+from selector.ir.lanes import Digits, lane, own_lane, same_index
 from selector.ir.nodes import (
     Allocate,
-    BinaryOp,
     Block,
     Call,
     Evaluate,
@@ -66,21 +66,12 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.traverse import change_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated
 from selector.lowering.whole_rows import MEET
 
 UNROLLED_STEPS = 32
-JOINS = {
-    ReduceOp.ADD: BinaryOp.ADD,
-    ReduceOp.MUL: BinaryOp.MUL,
-    ReduceOp.MIN: BinaryOp.MIN,
-    ReduceOp.MAX: BinaryOp.MAX,
-    ReduceOp.AND: BinaryOp.AND,
-    ReduceOp.OR: BinaryOp.OR,
-}
-"""What joins two terms of a reduction."""
 
 
 class ThreadCode:
@@ -90,6 +81,8 @@ class ThreadCode:
         self.context = context
         self.alone: dict[str, int] = {}  # loops over threads that do nothing but store
         self.grid: tuple[str, ...] = ()  # loops over blocks, each from 0 on
+        self.tiles: frozenset[str] = frozenset()  # arrays that come as vectors (``thread_tiles``)
+        self.by_lanes = False  # where such do not
         self.whole: set[tuple[Store, ...]] = set()  # sums that need no test (``thread_sums``)
 
     # ------------------------------------------------------------------ spread over a unit
@@ -103,7 +96,8 @@ class ThreadCode:
             count = prod(counts)
             few = count % size == 0 and 1 < count // size <= UNROLLED_STEPS
             if few and self._copies_shared(nest):
-                self._copy_out(nest, thread, size, count // size)
+                flight = Flight(thread, size, None, count // size)
+                bring(nest, flight, self.context, self._digits, self._guarded)
                 return
             total = number(count)
             rounds = -(-count // size)
@@ -125,25 +119,6 @@ class ThreadCode:
             name = self.context.names.get(digit.var.name)
             self.context.writer.add(Let("int", (name,), (value,)))
 
-    def _copy_out(self, nest: Nest, thread: Expr, size: int, steps: int) -> None:
-        """A copy out of shared memory: all elements of a thread are read, then stored under their
-        conditions.
-        """
-        w, scalar, store = self.context.writer, self.context.scalar, nest.store
-        name, t = self.context.names.fresh("held"), store.value.type
-        held = element(t, pointer(name), "step")
-        value, i = scalar.legal(store.value), plus(thread, times("step", size))
-        with w.block():
-            w.add(Array(name, c_type(t), steps))
-            with w.loop("step", number(0), number(steps), "unrolled"):
-                w.add(Let("int", ("i",), (i,)))
-                self._digits(nest)
-                w.store(held, value)
-            with w.loop("step", number(0), number(steps), "unrolled"):
-                w.add(Let("int", ("i",), (i,)))
-                self._digits(nest)
-                self._guarded(store, nest.condition, held)
-
     def _copies_shared(self, nest: Nest) -> bool:
         """Whether a nest stores elements of shared memory as they are."""
         value = nest.store.value
@@ -156,10 +131,7 @@ class ThreadCode:
         test = all_of([scalar.legal(t) for t in (condition, s.predicate) if t is not None])
         to = scalar.access(self.context.storages[s.buffer], s.index)
         value = scalar.legal(s.value) if held is None else held
-        if test is None:
-            w.store(to, value)
-            return
-        with w.when(test):
+        with nullcontext() if test is None else w.when(test):
             w.store(to, value)
 
     # ------------------------------------------------------------------ one thread
@@ -191,7 +163,7 @@ class ThreadCode:
                         w.add(Let(c_type(value.type), (own,), (scalar.legal(value),)))
                     self.statement(body)
             case Allocate():
-                self._local(s)
+                self._allocated(s)
             case Evaluate(Call(_, name)) if name == MEET:
                 w.add(Sync("cluster"))
             case Evaluate():
@@ -200,8 +172,12 @@ class ThreadCode:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a thread")
 
     def _block(self, stmts: Sequence[Stmt]) -> None:
+        if self.by_lanes:
+            for x in stmts:
+                self.statement(x)
+            return
         for part in () if emit_together(stmts, self) else side_by_side(stmts):
-            if not emit_sums(part, self):
+            if not (self._tiled(part) or emit_sums(part, self)):
                 for x in part:
                     self.statement(x)
 
@@ -223,6 +199,24 @@ class ThreadCode:
             with self.context.writer.loop(name, start, stop, how):
                 self.statement(s.body)
 
+    def _allocated(self, s: Allocate) -> None:
+        """With tiles among what is allocated, all of it twice: as vectors, and lane by lane."""
+        tiles = None if self.tiles or self.by_lanes else tiles_of(s, self.context)
+        if tiles is None:
+            self._local(s)
+            return
+        with self.context.writer.when(tiles.condition):
+            self.tiles = tiles.names
+            self._local(s)
+            self.tiles = frozenset()
+        with self.context.writer.otherwise():
+            self.by_lanes = True
+            self._local(s)
+            self.by_lanes = False
+
+    def _tiled(self, stmts: Sequence[Stmt]) -> bool:
+        return bool(self.tiles) and emit_tile(stmts, self.context)
+
     def _local(self, s: Allocate) -> None:
         total = 1
         for extent in s.extents:
@@ -232,7 +226,8 @@ class ThreadCode:
         name = self.context.names.get(s.name)
         self.context.storages[s.name] = Storage(name, s.type.element, Space.LOCAL)
         with self.context.writer.block():
-            alignment = VECTOR_BYTES if s.name.startswith(KEPT) else 0
+            whole = s.name.startswith(KEPT) or s.name in self.tiles
+            alignment = VECTOR_BYTES if whole else 0
             self.context.writer.add(Array(name, c_type(s.type.element), total, alignment))
             self.statement(s.body)
 
@@ -244,6 +239,11 @@ class ThreadCode:
             self._guarded(_expanded(s, self), None)
             return
         extents = vector_digits(lanes, s.index)
+        if self.by_lanes:
+            self.each(s, extents, "rolled")
+            return
+        if self._tiled((s,)):
+            return
         own = any(
             isinstance(e, Load) and e.buffer == s.buffer and not same_index(e.index, s.index)
             for e in walk_expr(s.value)
@@ -334,7 +334,7 @@ class ThreadCode:
                 s.buffer,
                 lane(s.index, digits),
                 self.lane_of(s.value, digits),
-                None if p is None else p if p.type.lanes == 1 else lane(p, digits),
+                None if p is None else own_lane(p, digits),
             )
             self._guarded(scalar, None)
             return
@@ -348,10 +348,10 @@ class ThreadCode:
         match e:
             case VectorReduce(op, value, lanes) if value.type.lanes != lanes:
                 return self.reduce(op, value, value.type.lanes // lanes, digits)
-            case _ if any(isinstance(x, VectorReduce) for x in walk_expr(e)):
+            case _ if holds(e, VectorReduce):
                 return _map_lanes(e, digits, self)
             case _:
-                return lane(e, digits) if e.type.lanes > 1 else e
+                return own_lane(e, digits)
 
     def reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
         w, names = self.context.writer, self.context.names
@@ -361,7 +361,7 @@ class ThreadCode:
         w.add(State(c_type(t), (total,), (first,)))
         with w.loop(counter, number(1), number(factor)):
             term = self.context.scalar.legal(self.lane_of(value, ((step, factor), *digits)))
-            w.store(Var(total, t), computed(JOINS[op], Var(total, t), term, t))
+            w.store(Var(total, t), computed(op.joins, Var(total, t), term, t))
         return names.variable(total, t)
 
 
@@ -375,22 +375,21 @@ def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:
         case Cast(t, v):
             return Cast(t.element, code.lane_of(v, digits))
         case Select(c, a, b):
-            test = c if c.type.lanes == 1 else lane(c, digits)
-            return Select(test, code.lane_of(a, digits), code.lane_of(b, digits))
+            return Select(own_lane(c, digits), code.lane_of(a, digits), code.lane_of(b, digits))
         case _:
             raise EmitError(f"a reduction inside a {type(e).__name__} has no form in a thread")
 
 
 def _expanded(s: Store, code: ThreadCode) -> Store:
     """A scalar store whose value may hold a reduction to one lane."""
-    if not any(isinstance(x, VectorReduce) for x in walk_expr(s.value)):
+    if not holds(s.value, VectorReduce):
         return s
 
-    def expand(e: Expr) -> Expr:
+    def expand(e: Expr) -> Expr | None:
         match e:
             case VectorReduce(op, value, 1):
                 return code.reduce(op, value, value.type.lanes, ())
             case _:
-                return map_expr(e, expand)
+                return None
 
-    return Store(s.buffer, s.index, expand(s.value), s.predicate)
+    return replace(s, value=change_expr(s.value, expand))

@@ -5,8 +5,9 @@
 C's compilers leave divisions and functions where they are if it is not certain that they are
 executed. A division by such a number, rounded to 16 bits next, is a product with its reciprocal:
 both are rounded, which is at most what ``legalize_scalars`` takes of such divisions (4 units of
-float32, of the 8192 that a unit of float16 has). Divisors below 2^-64 are scaled, so that the
-reciprocal is a number.
+float32, of the 8192 that a unit of float16 has). So is one that is a factor of what is rounded, or
+a term: then it is off by a unit of its own, as the product and the sum are that follow. Divisors
+below 2^-64 are scaled, so that the reciprocal is a number.
 """
 
 from __future__ import annotations
@@ -34,7 +35,15 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.traverse import free_vars, map_expr, map_stmt, walk_expr, walk_stmt
+from selector.ir.traverse import (
+    change_expr,
+    change_exprs,
+    change_stmts,
+    free_vars,
+    map_expr,
+    walk_expr,
+    walk_stmt,
+)
 from selector.ir.types import FLOAT32
 from selector.lowering.structure import stored_names
 
@@ -50,18 +59,18 @@ def row_values(body: Stmt) -> Stmt:
     }
     numbers = [0]
 
-    def outer(s: Stmt) -> Stmt:
+    def outer(s: Stmt) -> Stmt | None:
         match s:
             case For(kind=ForKind.GPU_THREAD) | Block() | Allocate():
-                return map_stmt(s, outer, lambda e: e)
+                return None
             case For(kind=ForKind.SERIAL):
                 loops = {x.name for x in walk_stmt(s) if isinstance(x, For)}
                 found = _Values(frozenset(local - stored_names(s)), frozenset(loops), numbers)
-                return found.around(found.stmt(s))
+                return found.around(change_exprs(s, found.expr))
             case _:
                 return s
 
-    return outer(body)
+    return change_stmts(body, outer)
 
 
 @dataclass(slots=True)
@@ -81,19 +90,26 @@ class _Values:
             s = Allocate(name, FLOAT32, (IntImm(1),), Memory.STACK, s)
         return s
 
-    def stmt(self, s: Stmt) -> Stmt:
-        return map_stmt(s, self.stmt, self.expr)
-
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: Expr) -> Expr | None:
         match e:
-            case Cast(t, Binary(BinaryOp.DIV, a, Broadcast(b, lanes))) if (
-                t.is_float and t.bits == 16 and b.type == FLOAT32 and self._is_alike(b)
-            ):
-                return replace(e, value=self._product(self.expr(a), b, lanes))
+            case Cast(t, value) if t.is_float and t.bits == 16:
+                return replace(e, value=self._rounded(value))
             case _ if e.type == FLOAT32 and self._is_alike(e) and _is_costly(e):
                 return self._value(e)
             case _:
-                return map_expr(e, self.expr)
+                return None
+
+    def _rounded(self, e: Expr) -> Expr:
+        """What is rounded to 16 bits next, or is a term or a factor of that."""
+        match e:
+            case Binary(BinaryOp.DIV, a, Broadcast(b, lanes)) if (
+                b.type == FLOAT32 and self._is_alike(b)
+            ):
+                return self._product(change_expr(a, self.expr), b, lanes)
+            case Binary(BinaryOp.ADD | BinaryOp.SUB | BinaryOp.MUL):
+                return map_expr(e, self._rounded)
+            case _:
+                return change_expr(e, self.expr)
 
     def _product(self, a: Expr, b: Expr, lanes: int) -> Expr:
         """A quotient, by the reciprocal."""

@@ -160,9 +160,11 @@ def _lanes(shape: Shape) -> list[int]:
 
 
 def _along(shape: Shape, d: int, lanes: int) -> tuple[int, ...]:
-    """Results of a thread: several only along dimensions with windows, and along memory those of
-    a vector alone.
+    """Results of a thread: several only along dimensions with windows, of whole groups, which read
+    the same, and along memory those of a vector alone.
     """
+    if d == shape.channel and d and shape.group > 1:
+        return (1, shape.group) if shape.extents[d] % shape.group == 0 else (1,)
     if shape.windows[d].taps == 1 or (d == 0 and lanes == 1):
         return (1,)
     return tuple(n for n in EACH if n <= shape.extents[d])
@@ -195,6 +197,9 @@ def _loads(each: tuple[int, ...], lanes: int, rolled: bool, shape: Shape) -> tup
     pixels, weights, times = shape.group if lanes == 1 else 1, shape.group, 1
     for d, (n, w) in enumerate(zip(each, shape.windows, strict=True)):
         if d == 0 and lanes > 1:
+            continue
+        if d == shape.channel:
+            weights *= n
             continue
         if rolled and d == shape.outer:
             times = w.taps

@@ -30,6 +30,7 @@ from selector.gpu.ir.expressions import (
     plus,
 )
 from selector.gpu.ir.nodes import Leave, Let
+from selector.gpu.passes.budget_registers import equal_share
 from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, Stmt
 from selector.ir.types import INT32
 
@@ -38,6 +39,7 @@ ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one itera
 # Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a slot of this
 # size has the copy engine bring them, or other kernels copy them before, where there is much to do.
 LARGE_SLOT = 32 << 10
+CHUNK, AROUND = 12, 24  # registers of a chunk on its way; of a thread beside them
 
 
 class FedRing(Ring):
@@ -131,9 +133,17 @@ class FedRing(Ring):
         full = self.pipeline.filled(self.slot) if read_only else None
         large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
         most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
+        most = min(most, self._chunks_beside())
         how = Shifting(most, self._counted(), bool(self.boxes), self.few)
         c, size = self.context, unit.size
         write_copy(copy, c, unit.thread, size, full=full, unroll=1, shifting=how)
+
+    def _chunks_beside(self) -> int:
+        """Chunks that a thread has registers for, where blocks stay beside its own."""
+        block = self.context.block
+        if block.persistent < 2:
+            return TOGETHER[0]
+        return (equal_share(block.threads, block.persistent) - AROUND) // CHUNK
 
     def _counted(self) -> set[str]:
         """Variables of the grid and of this loop that start at 0 or more."""

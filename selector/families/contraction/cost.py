@@ -141,11 +141,13 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     assert sm is not None
     tiles = -(-shape.n // t.n) * -(-shape.m // t.m) * t.sums(shape.k) * shape.batch
     blocks = -(-tiles // machine.multiprocessors)
+    stays = t.unit == "group" and not t.part
     together = min(blocks, _beside(t, shape, sm, 0, stays=False))
+    at_a_time = max(together, min(blocks, MOST_STAYING)) if stays else together
     kilobytes = blocks * _block_bytes(t, shape, fitted) / 1e3
     filling = kilobytes / machine.kilobytes(machine.fill)
     if _left(shape.odd, copied):
-        filling = max(filling, kilobytes / (together * _feeding(t, fitted)))
+        filling = max(filling, kilobytes / (at_a_time * _feeding(t, fitted)))
     multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine, fitted) / machine.megahertz
     operands = (shape.m + shape.n) * shape.k * shape.bytes
     moved = shape.batch * (operands + shape.m * shape.n * shape.result_bytes)
@@ -158,8 +160,8 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     after = (-(-blocks // together) - 1) / together * (storing + fitted.again)
     parts = memory**p + filling**p + multiplying**p
     own = parts ** (1 / p) + after  # of blocks with a tile each
-    if t.unit == "group" and not t.part:
-        turns = -(-blocks // min(together, MOST_STAYING))
+    if stays:
+        turns = -(-blocks // MOST_STAYING)
         multiplying = max(multiplying, turns * (multiplying / blocks + fitted.store))
         memory = max(memory, turns * storing)
         own = min(own, (memory**p + filling**p + multiplying**p) ** (1 / p))
@@ -175,9 +177,12 @@ def resident(t: Tiling, shape: Shape, target: Target) -> int:
 
 
 def _beside(t: Tiling, shape: Shape, sm: Multiprocessor, run: int, *, stays: bool) -> int:
-    """Blocks that a multiprocessor has registers and threads for."""
+    """Blocks that a multiprocessor has registers and threads for. The compiler is told how many
+    are to stay.
+    """
     registers = -(-registers_given(t, shape, run, stays=stays) // 8) * 8 * t.threads
-    return max(1, min(sm.registers // registers, 32 * sm.warps // t.threads, sm.blocks))
+    beside = max(sm.registers // registers, t.persistent)
+    return max(1, min(beside, 32 * sm.warps // t.threads, sm.blocks))
 
 
 def _memory(t: Tiling, shape: Shape, machine: Machine, at_once: int) -> float:

@@ -14,6 +14,7 @@ OTHERS = 32  # registers of a thread beside its accumulators
 WARP_OTHERS = 64  # of a thread of a warp, which has its operands in registers as well
 BESIDE = 26  # registers that a thread of a group is given beside its accumulators, at least
 PLACES, PLACE = 40, 8  # of a thread whose operands' places are kept: of all, and of a product
+MOST_TURNED = 32  # accumulators of a thread that turns bytes of A alone
 MANY = 88  # that threads of more than two groups are given in any case
 BOX = 2048  # bytes of results that a warp has on their way while its block stays
 MOST_STAGES = 16
@@ -113,10 +114,19 @@ def _too_much(t: Tiling, shape: Shape, target: Target) -> str:
     registers, room = registers_needed(t), registers_left(t, target)
     if registers > room:
         return f"a thread needs {registers} registers and its block leaves it {room}"
+    if registers > (room := registers_left(t, target, t.persistent)):
+        return f"a thread needs {registers} registers, which blocks beside its own leave {room}"
+    if turns_too_much(t, shape):
+        return "warps that turn bytes of A spill beside that many sums"
     shared = shared_bytes(t, shape) + (BOX * 4 * t.parts * t.teams if t.persistent else 0)
     if shared > target.shared_memory:
         return f"a block takes {shared} bytes of shared memory of {target.shared_memory}"
     return ""
+
+
+def turns_too_much(t: Tiling, shape: Shape) -> bool:
+    """Whether warps turn bytes of A beside more sums than the compiler finds registers for."""
+    return t.unit == "warp" and shape.across == "A" and t.accumulators > MOST_TURNED
 
 
 def registers_needed(t: Tiling) -> int:
@@ -139,10 +149,11 @@ def registers_given(t: Tiling, shape: Shape, run: int, *, stays: bool) -> int:
     return max(least, kept, MANY if t.threads > 256 else 0)
 
 
-def registers_left(t: Tiling, target: Target) -> int:
-    """Of a thread, when its block is alone on a multiprocessor."""
+def registers_left(t: Tiling, target: Target, blocks: int = 1) -> int:
+    """Of a thread, when so many blocks are on a multiprocessor."""
     assert target.multiprocessor is not None
-    return min(target.registers, target.multiprocessor.registers // t.threads // 8 * 8)
+    threads = max(blocks, 1) * t.threads
+    return min(target.registers, target.multiprocessor.registers // threads // 8 * 8)
 
 
 def shared_bytes(t: Tiling, shape: Shape) -> int:

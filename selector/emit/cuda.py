@@ -274,7 +274,7 @@ def _maps(context: KernelContext) -> Iterator[tuple[Parameter, Argument]]:
         if buffers:
             yield Parameter("value", INT32, ready), MapsReady(buffers)
     for m in context.host.maps:
-        argument = MapArgument(m.of, m.type, m.extents, m.strides, m.box)
+        argument = MapArgument(m.of, m.type, m.extents, m.strides, m.box, bool(m.become))
         yield Parameter("map", m.type, m.name), argument
 
 

@@ -24,12 +24,14 @@ from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     at_least,
     chosen,
+    element,
     flag,
     negated,
     number,
     plus,
+    pointer,
 )
-from selector.gpu.ir.nodes import Leave, Let
+from selector.gpu.ir.nodes import Commit, Drain, Leave, Let
 from selector.gpu.passes.budget_registers import equal_share
 from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, Stmt
 from selector.ir.types import INT32
@@ -124,8 +126,24 @@ class FedRing(Ring):
                 w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
                 unit = replace(unit, thread=number("rank"))
             self._produce(self.producers, "slot", unit)
-            self.pipeline.commit_stores()
+            self._complete(unit)
             self.pipeline.advance()
+
+    def _complete(self, unit: Unit) -> None:
+        """What threads have copied is there, single floats rounded as the copy engine does it."""
+        w, c = self.context.writer, self.context
+        panels = c.layouts.panels
+        rounded = [a for a in self.staged if a.name in panels and panels[a.name].rounds]
+        if rounded:
+            w.add(Commit("copies"))
+            w.add(Drain("copies", 0))
+            w.add(unit.barrier)
+        for a in rounded:
+            storage, words = c.storages[a.name], panels[a.name].size // a.type.bytes
+            with w.loop("word", unit.thread, number(words), "rolled", number(unit.size)):
+                to = element(a.type.element, pointer(storage.base), "word", storage.start)
+                w.store(to, Call(a.type.element, "to_tf32", (to,)))
+        self.pipeline.commit_stores()
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""

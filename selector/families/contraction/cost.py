@@ -276,14 +276,16 @@ def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, toge
 
 def _clocks(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Of a tile's products for an element of the sum, when nothing waits."""
+    slower = 2 if shape.single else 1  # of tf32 an instruction has half the depth
     if t.unit == "group":
         rate: Rate = "wgmma.s8" if shape.integers else "wgmma.f16"
-        full = 64 * t.depth * t.columns / machine.rates[rate]
+        full = 64 * t.depth * t.columns * slower / machine.rates[rate]
         # The rows are read again for few columns.
         return t.parts * t.rows / 64 / t.depth * max(full, full / 2 + 16)
     rate = "mma.s8" if shape.integers else "mma.f16"
-    macs = t.m * t.n * (2 if shape.single else 1)  # of tf32 an instruction has half the depth
-    turned = [fitted.turning if x in shape.across else 1.0 for x in "AB"]
+    macs = t.m * t.n * slower
+    across = shape.across if shape.integers else ""
+    turned = [fitted.turning if x in across else 1.0 for x in "AB"]
     read = t.parts * (t.part_m * turned[0] + t.part_n * turned[1]) * shape.bytes / machine.shared
     return max(macs / machine.rates[rate], read)
 

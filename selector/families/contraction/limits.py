@@ -63,8 +63,8 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
     """Directives that do not go together, or with these operands."""
     if not 1 <= t.stages <= MOST_STAGES:
         return f"a ring has 1 to {MOST_STAGES} stages"
-    if shape.single and (t.unit == "group" or t.self_fed):
-        return "single floats are multiplied by warps that copy their operands"
+    if shape.single and t.unit == "warp" and t.self_fed:
+        return "warps copy single floats themselves"
     if t.unit == "warp":
         if t.persistent or t.teams > 1 or t.cluster > 1:
             return "blocks of warps neither stay nor form clusters"
@@ -72,9 +72,9 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
             return "the copy engine does not bring these operands"
         return ""
     if any(x not in t.copied for x in shape.across):
-        return "wgmma reads bytes along the sum only"
+        return "wgmma reads other elements than of two bytes along the sum only"
     if shape.across and shape.batch > 1:
-        return "bytes of several products are not turned by a copy"
+        return "operands of several products are not turned by a copy"
     if t.stages == 1 and (t.persistent or t.cluster > 1 or t.self_fed):
         return "nothing is staged ahead"
     if t.teams > 1 and not t.persistent:
@@ -101,7 +101,7 @@ def _shares(t: Tiling, shape: Shape) -> bool:
     if t.cluster > MOST_CLUSTER or (t.band and t.band % t.cluster):
         return False
     name, extent = ("B", t.n) if t.band else ("A", t.m)
-    along = shape.along(name) or (name in t.copied and shape.integers)
+    along = shape.along(name) or (name in t.copied and name in shape.across)
     rows, inner = (extent, t.k) if along else (t.k, extent)
     panels = -(-inner * shape.bytes // LINE)
     return panels % t.cluster == 0 or rows % (8 * t.cluster) == 0
@@ -126,7 +126,8 @@ def _too_much(t: Tiling, shape: Shape, target: Target) -> str:
 
 def turns_too_much(t: Tiling, shape: Shape) -> bool:
     """Whether warps turn bytes of A beside more sums than the compiler finds registers for."""
-    return t.unit == "warp" and shape.across == "A" and t.accumulators > MOST_TURNED
+    turned = t.unit == "warp" and shape.integers and shape.across == "A"
+    return turned and t.accumulators > MOST_TURNED
 
 
 def registers_needed(t: Tiling) -> int:
@@ -187,7 +188,7 @@ def _operand_bytes(
     """
 
     def size(name: str, extent: int, along: bool) -> int:
-        lies_along = along or (shape.bytes == 1 and name in copied)
+        lies_along = along or (name in shape.across and name in copied)
         rows, row = (extent, k) if lies_along else (k, extent)
         row *= shape.bytes
         if not swizzled:

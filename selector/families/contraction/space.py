@@ -123,8 +123,7 @@ def _tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
 def _close(shape: Shape, target: Target) -> Iterator[tuple[int, Tiling]]:
     """Tiles not much larger than C, and how many results of theirs there are."""
     depth = 32 // shape.bytes
-    groups_take = target.has("wgmma") and not shape.single
-    groups_take = groups_take and not (shape.across and shape.batch > 1)
+    groups_take = target.has("wgmma") and not (shape.across and shape.batch > 1)
 
     def fits(m: int, n: int) -> bool:
         return (m < 2 * shape.m or m <= 16) and (n < 2 * shape.n or n <= 16)

@@ -123,6 +123,10 @@ def pack16(a: Any, b: Any) -> Any:
     return (_bits(a) | (_bits(b) << np.uint32(16)))[()]
 
 
+def _to_tf32(v: Any) -> Any:
+    return to_tf32(v).reshape(np.shape(v))[()]
+
+
 def pack32(a: Any) -> Any:
     return np.asarray(a).view(np.uint32)[()]
 
@@ -230,7 +234,7 @@ FUNCTIONS: dict[str, Function] = {
     "pack16": pack16,
     "pack32": pack32,
     "pack8": pack8,
-    "to_tf32": lambda v: to_tf32(v)[()],
+    "to_tf32": _to_tf32,
     "abs": np.abs,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "__frcp_rn": _rounded(_inverse),

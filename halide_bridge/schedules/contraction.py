@@ -26,8 +26,9 @@ from halide_bridge.schedules.asked import (
     teams,
 )
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
-from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, Tiling
+from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, LINE, Tiling
 
+LEAST_RUN = 8  # elements that a thread copies: of single floats, whole sectors where rows are turned
 ADDING = 32, 8  # neighbours, and warps, of a block that adds parts
 
 
@@ -210,16 +211,16 @@ def _turned(operand: Operand) -> bool:
 
 def _copied(operand: Operand, c: Contraction) -> Any:
     """An operand as a Func that a kernel of its own computes, 16 bytes of a row a thread."""
-    copy, run = operand.source.in_(c.product), COPY_BYTES // operand.bytes
+    copy, run = operand.source.in_(c.product), max(COPY_BYTES // operand.bytes, LEAST_RUN)
     x, y, *batch = copy.args()
     xo, yo, xi, yi, xv, yv, yu = variables("xo", "yo", "xi", "yi", "xv", "yv", "yu")
     copy.compute_root()
     if _turned(operand):
-        copy.reorder_storage(y, x).align_storage(y, run)
+        copy.reorder_storage(y, x).align_storage(y, LINE // operand.bytes)
         copy.tile(x, y, xo, yo, xi, yi, 32, 8 * run).split(yi, yi, yv, run)
         copy.reorder(yv, xi, yi, xo, yo).vectorize(yv)
         return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *batch)
-    copy.align_storage(x, run)
+    copy.align_storage(x, LINE // operand.bytes)
     copy.tile(x, y, xo, yo, xi, yi, 32 * run, 16).split(xi, xi, xv, run).split(yi, yu, yi, 8)
     copy.reorder(xv, yu, xi, yi, xo, yo).vectorize(xv).unroll(yu)
     return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *batch)

@@ -137,7 +137,10 @@ class TensorInstruction:
         integer sums wrap around at 32 bits, as without ``.satfinite``.
         """
         if self.c_type.is_float:
-            wide = c.astype(np.float32) + operand(a, self.a_type) @ operand(b, self.b_type)
+            left, right = (
+                operand(x, t, even=self.reads_memory) for x, t in ((a, self.a_type), (b, self.b_type))
+            )
+            wide = c.astype(np.float32) + left @ right
             return wide.astype(np.float16 if self.c_type.bits == 16 else np.float32)
         total = c.astype(np.int64) + a.astype(np.int64) @ b.astype(np.int64)
         return total.astype(np.int32)
@@ -147,11 +150,11 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def operand(values: Array, scalar: Type) -> NDArray[np.float32]:
+def operand(values: Array, scalar: Type, *, even: bool = False) -> NDArray[np.float32]:
     """Float operands as float32; bfloat16 may come as its bit pattern in uint16, float32 is rounded
-    to tf32."""
+    to tf32: by the instruction's wrapper, or to ``even`` by what brings it to where it is read."""
     if scalar == FLOAT32:
-        return to_tf32(values)
+        return to_tf32(values, even=even)
     if scalar == BFLOAT16 and values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)

@@ -50,7 +50,8 @@ def scheduled(layout: str, tiling: Tiling) -> Any:
 def operands(layout: str, m: int, n: int, k: int) -> tuple[dict[str, Array], Array]:
     draw = np.random.default_rng(m * n + k)
     a, b = (draw.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
-    wanted = to_tf32(a).astype(np.float64) @ to_tf32(b)
+    a[0, :4] = 1 + np.array([1, 3, 5, 7]) * 2.0**-11  # half way between two
+    wanted = to_tf32(a, even=True).astype(np.float64) @ to_tf32(b, even=True)
     lying = a if layout[0] == "n" else a.T, b if layout[1] == "n" else b.T
     return dict(zip("AB", map(np.ascontiguousarray, lying), strict=True)), wanted
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
 
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
@@ -28,7 +27,7 @@ class Map:
     extents: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     box: tuple[int, ...]
-    become: Literal["", "tf32"] = ""
+    become: str = ""
 
     @property
     def row_bytes(self) -> int:

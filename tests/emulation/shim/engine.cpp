@@ -91,7 +91,7 @@ static void copy_box(const Tensor& tensor, Place to, const int* place) {
   each_piece(tensor, to.address, place, [&](u32 address, const unsigned char* from, u32 size) {
     unsigned char* there = to.block->shared + (address - SHARED_START);
     from ? (void)memcpy(there, from, size) : (void)memset(there, 0, size);
-    if (tensor.becomes_tf32) *(u32*)there = rounded_to_tf32(*(float*)there);
+    if (tensor.becomes_tf32) *(u32*)there = even_tf32(*(float*)there);
   });
   stored_by_engine(*to.block, first, tensor.bytes());
 }

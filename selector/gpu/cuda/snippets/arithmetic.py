@@ -29,9 +29,10 @@ __device__ __forceinline__ bf16 to_bf16(float v) {
 }
 """,
     "to_tf32": """\
+// As the copy engine rounds: ties to even (sm_90).
 __device__ __forceinline__ float to_tf32(float v) {
   u32 r;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
   return __uint_as_float(r);
 }
 """,

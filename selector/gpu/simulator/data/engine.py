@@ -80,7 +80,7 @@ def copy(m: Machine, barriers: Barriers, v: Threads, node: EngineCopy) -> None:
         place, inside = _inside(boxes, tuple(int(x[i]) for x in at))
         found = boxes.to.space.typed(boxes.to.element)[place]
         found = np.where(inside, found, 0).astype(found.dtype)
-        found = to_tf32(found) if boxes.map.become else found
+        found = to_tf32(found, even=True) if boxes.map.become else found
         marks = boxes.to.space.unwritten
         if marks is not None:
             marks = (boxes.to.space.marks(found.dtype.itemsize)[place] != 0) & inside

@@ -124,7 +124,7 @@ def pack16(a: Any, b: Any) -> Any:
 
 
 def _to_tf32(v: Any) -> Any:
-    return to_tf32(v).reshape(np.shape(v))[()]
+    return to_tf32(v, even=True).reshape(np.shape(v))[()]
 
 
 def pack32(a: Any) -> Any:

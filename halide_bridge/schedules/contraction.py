@@ -28,7 +28,9 @@ from halide_bridge.schedules.asked import (
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
 from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, LINE, Tiling
 
-LEAST_RUN = 8  # elements that a thread copies: of single floats, whole sectors where rows are turned
+LEAST_RUN = (
+    8  # elements that a thread copies: of single floats, whole sectors where rows are turned
+)
 ADDING = 32, 8  # neighbours, and warps, of a block that adds parts
 
 

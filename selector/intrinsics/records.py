@@ -138,7 +138,8 @@ class TensorInstruction:
         """
         if self.c_type.is_float:
             left, right = (
-                operand(x, t, even=self.reads_memory) for x, t in ((a, self.a_type), (b, self.b_type))
+                operand(x, t, even=self.reads_memory)
+                for x, t in ((a, self.a_type), (b, self.b_type))
             )
             wide = c.astype(np.float32) + left @ right
             return wide.astype(np.float16 if self.c_type.bits == 16 else np.float32)

@@ -25,23 +25,22 @@ class Fitted:
 
     ``overlap``: exponent of the norm. ``start``: until the first run is there, and from the last
     result to the end, beside the launch. ``arrival``: from asking for a slot to having it, under
-    load; ``held``: slots of a ring that multiplication keeps. What is asked for twice, of a byte's
-    time, where rows begin within ``sectors`` of 32 bytes (``sectors_along``: rows along the sum) or
-    within ``lines``, and for ``short_rows`` of less than a line; ``shared_lines``: of a line's bytes, where results of two boxes lie in it.
-    ``void``: times a byte's, where the byte
-    lies beyond an operand and the copy engine makes it zero. ``by_threads``, ``by_warp``: 10^3
-    bytes a microsecond that the threads of a feeding group copy where the copy engine cannot, and a
-    warp that multiplies as well. ``multicast``: of meeting in a cluster. ``again``: until the next
-    block on a multiprocessor multiplies. ``copy_kernel``: of a copy ahead, beside its bytes, which
-    take ``turned_copy`` times as long where it turns them.
-    ``store``: until a block has handed over its results, and clocks for a ``sector`` of 32 bytes of
-    them (``alone``: times as many where one group has them all), for an element in a ``narrow``
-    strip, or for one that a lane stores by itself, where operands are swapped (``scattered``).
-    ``turn``: clocks between runs of a group alone; ``step``: from a warp's loads to its next ones, and
-    for each result of ``single`` floats;
-    ``turning``: times as long it reads bytes that do not lie along the sum. ``adding``: of
-    the kernel that adds parts, beside ``round``, of the loads of a thread that are on their way
-    at once, and ``meeting``, of the threads that add a result's.
+    load; ``held``: slots of a ring that multiplication keeps. What a byte's requests take longer,
+    times its own: where rows begin within ``sectors`` of 32 bytes (``sectors_along``: rows along
+    the sum) or within ``lines``, where a tile has ``parts_of_lines``, and for ``short_rows`` of
+    half a line. ``shared_lines``: of a line's bytes, where results of two boxes lie in it.
+    ``void``: times a byte's, where the byte lies beyond an operand and the copy engine makes it
+    zero. ``by_threads``, ``by_warp``: 10^3 bytes a microsecond that the threads of a feeding group
+    copy where the copy engine cannot, and a warp that multiplies as well. ``multicast``: of meeting
+    in a cluster. ``again``: until the next block on a multiprocessor multiplies. ``copy_kernel``:
+    of a copy ahead, beside its bytes, which take ``turned_copy`` times as long where it turns them.
+    ``store``: until a block has handed over its results, and clocks for a ``sector`` of them
+    (``alone``: times as many where one group has them all), for an element in a ``narrow`` strip,
+    or for one that a lane stores by itself, where operands are swapped (``scattered``). ``turn``:
+    clocks between runs of a group alone; ``step``: from a warp's loads to its next ones, and for
+    each result of ``single`` floats; ``turning``: times as long it reads bytes that do not lie
+    along the sum. ``adding``: of the kernel that adds parts, beside ``round``, of the loads of a
+    thread that are on their way at once, and ``meeting``, of the threads that add a result's.
     """
 
     overlap: float = 2.7
@@ -198,9 +197,7 @@ def _beside(t: Tiling, shape: Shape, sm: Multiprocessor, run: int, *, stays: boo
     return max(1, min(beside, 32 * sm.warps // t.threads, sm.blocks))
 
 
-def _memory(
-    t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, at_once: int
-) -> float:
+def _memory(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, at_once: int) -> float:
     """What DRAM gives and takes: each operand once; where the operands are larger than the L2
     cache, what the blocks that run at once need anew each time.
     """

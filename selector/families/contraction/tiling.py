@@ -56,11 +56,6 @@ class Shape:
         return "".join(x for x in "AB" if self.row_bytes(x) % COPY_BYTES)
 
     @cached_property
-    def split(self) -> str:
-        """Operands whose rows lie across two lines each."""
-        return "".join(x for x in "AB" if self.row_bytes(x) % LINE)
-
-    @cached_property
     def across(self) -> str:
         """Operands that wgmma cannot read as they lie: it reads other elements than of two bytes
         along the sum only.

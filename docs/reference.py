@@ -38,6 +38,9 @@ from selector.intrinsics import INSTRUCTIONS, TensorInstruction  # noqa: E402
 from selector.report import Block, Report, StatementReport  # noqa: E402
 from selector.runtime.graph import LaunchGraph  # noqa: E402
 from selector.targets import COMPILE_ONLY, TARGETS  # noqa: E402
+from selector.workbench.cases import load  # noqa: E402
+from selector.workbench.laws import explained  # noqa: E402
+from selector.workbench.ruleset import read_rules, standard_files  # noqa: E402
 
 DIRECTIVES = (
     hb.store_in, hb.pipeline_stages, hb.resident_blocks, hb.persistent, hb.self_fed, hb.teams,
@@ -350,12 +353,31 @@ def kinds() -> Iterator[tuple[str, str]]:
             yield f"`{name}`", first(kind.__doc__)
 
 
+def law_pages() -> str:
+    """What ``rules explain`` says of every rule, by file."""
+    files, cases = standard_files(), load()
+    parts = [
+        "# Laws by examples\n\nEvery rule with the tests in which it fires: a term of a test as "
+        "the loops that compute it, and its first lanes where element i of a buffer is the last "
+        "digit of i and symbols are small primes; then what the rule says of it. This is what "
+        "`python -m selector rules explain NAME` prints, of your own rules, too.\n"
+    ]
+    last = ""
+    for rule in read_rules(files):
+        if rule.form.file != last:
+            last = rule.form.file
+            parts.append(f"## {last}\n")
+        parts.append(f"### {rule.name}\n\n```text\n{explained(rule, files, cases)}\n```\n")
+    return "\n".join(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "directives.md": directives,
     "memory.md": memory,
     "targets.md": targets,
     "instructions.md": instructions,
     "rules.md": rule_pages,
+    "laws.md": law_pages,
     "environment.md": variables,
     "api.md": interface,
 }

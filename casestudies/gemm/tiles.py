@@ -63,14 +63,18 @@ def groups_for(shape: Shape) -> Tiling:
 
 
 def tensor_groups_for(shape: Shape) -> Tiling:
-    """Tiles of 128 rows for each group, the most that an instruction of tcgen05 has: nothing else
-    was measured, since there was no such GPU. Wide ones where those of ``groups_for`` are large.
+    """Tiles of 128 rows for each group, the most that an instruction of tcgen05 has, but for bytes:
+    nothing else was measured, since there was no such GPU. Wide ones where those of ``groups_for``
+    are large.
     """
     found = groups_for(shape)
     size = TENSOR if found.m * found.n >= LARGE.m * LARGE.n else replace(TENSOR, n=128, stages=6)
     size = replace(size, copied=found.copied)
-    # Of bytes, statements of 128 rows would be longer than Halide allows.
-    return replace(size, k=128, depth=32, tall=False) if shape.integers else size
+    if not shape.integers:
+        return size
+    # Statements of 128 rows of bytes would be longer than Halide allows. Of 64 rows, each group has
+    # one instruction's: sums of several lie apart in tensor memory where another group is between.
+    return replace(size, k=128, depth=32, tall=False, parts_n=1, parts_m=2)
 
 
 def warps_for(shape: Shape, *, narrow: bool = False) -> Tiling:

@@ -28,6 +28,7 @@ from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.reuse import of_some
+from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Guess, Sizes, guess
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
 from selector.ir.module import Module
@@ -37,6 +38,7 @@ from selector.ir.traverse import walk_stmt
 from selector.machine import machine_for
 from selector.targets import Target, find_target
 
+CLUSTERS = 90  # what GPUs can that have clusters
 _GRID = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD)
 _scheduled: dict[str, str] = {}  # outputs, by Halide's name, and where that was
 
@@ -191,7 +193,19 @@ def _plan(outputs: list[Any], wanted: _Wanted, known: Guess) -> Plan:
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
-    return _kept(outputs, plan, some, wanted.target) if some else plan
+    plan = _kept(outputs, plan, some, wanted.target) if some else plan
+    return _spread(outputs, program, plan, wanted)
+
+
+def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+    """The plan with clusters of blocks for long rows, if there are such and the compiler takes
+    them.
+    """
+    long = any(n > MOST * ELEMENTS for n in plan.known.known.values())
+    if not long or wanted.target.capability < CLUSTERS or not any(m.reduction for m in program):
+        return plan
+    more = plan.spreading()
+    return plan if _why_not(outputs, more, wanted) else more
 
 
 def _attending(

@@ -47,8 +47,8 @@ class Plan:
     """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
     have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
     it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
-    ``apart``, in a kernel of their own and wherever they are needed; the sizes and the GPU to be
-    fast at.
+    ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
+    ``spread`` over several blocks; the sizes and the GPU to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -59,6 +59,7 @@ class Plan:
     online: Mapping[str, tuple[Online, attention.Tiling]] = field(default_factory=dict)
     unstaged: frozenset[str] = frozenset()
     apart: frozenset[str] = frozenset()
+    spread: bool = False
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})
@@ -72,6 +73,9 @@ class Plan:
 
     def setting_apart(self, labels: Iterable[str]) -> Plan:
         return replace(self, apart=frozenset(labels))
+
+    def spreading(self) -> Plan:
+        return replace(self, spread=True)
 
     def without(self, label: str, why: str) -> Plan:
         return replace(self, misses={**self.misses, label: why})
@@ -90,7 +94,8 @@ class Scheduling:
             if member.label in plan.apart:
                 placement.places[member.name] = Place.KERNEL
                 placement.reader.pop(member.name, None)
-        self.sweeps = Sweeps(self.script, placement, plan.known)
+        over = plan.machine.multiprocessors if plan.spread else 0
+        self.sweeps = Sweeps(self.script, placement, plan.known, over)
         for member in program:
             reader = placement.reader.get(member.name)
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):

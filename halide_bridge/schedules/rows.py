@@ -21,8 +21,10 @@ CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
 HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
-VECTORS = 4  # of a row that a thread loads, up to that many
+ELEMENTS = 32  # of a row that a thread has, up to that many, where they lie in vectors
+SINGLE = 4  # the same where they do not
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
+EACH, BLOCKS = 512, 8  # threads of each of the blocks that have a row together; those blocks
 UNKNOWN = 128  # threads of a row of which the length is not known
 
 
@@ -116,15 +118,23 @@ def _together(
     func.compute_at(found, part.own)
 
 
-def threads_of(extent: int | None, lanes: int) -> int:
-    """Those of a row: each loads some vectors, which it keeps (``lowering.kept_rows``), so that
-    threads seldom meet. Those of short rows are few of a warp.
+def threads_of(extent: int | None, lanes: int, most: int = MOST) -> int:
+    """Those of a row: each loads some vectors, which it keeps (``lowering.whole_rows``), so that
+    threads seldom meet. Those of short rows are few of a warp, of long ones ``most``.
     """
     if extent is None:
         return UNKNOWN
     fewest = FEWEST if lanes > 1 else LANES
-    wanted = -(-extent // (VECTORS * lanes))
-    return min(MOST, max(fewest, 1 << (wanted - 1).bit_length()))
+    wanted = -(-extent // (ELEMENTS if lanes > 1 else SINGLE))
+    return min(most, max(fewest, 1 << (wanted - 1).bit_length()))
+
+
+def most_threads(rows: int, multiprocessors: int) -> int:
+    """Those of a row: where there are fewer rows than multiprocessors, a cluster of blocks has
+    one.
+    """
+    blocks = min(BLOCKS, multiprocessors // max(rows, 1))
+    return max(MOST, EACH << max(blocks, 1).bit_length() - 1)
 
 
 def in_parts(

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 from halide_bridge.schedules import rows
@@ -21,10 +23,12 @@ FEW = 256  # elements that are no work for all warps of a GPU
 
 
 class Sweeps:
-    """Those of one pipeline; ``known``: sizes to be fast at."""
+    """Those of one pipeline; ``known``: sizes to be fast at; ``spread``: over how many
+    multiprocessors long rows are, if several blocks may have one.
+    """
 
-    def __init__(self, script: Script, placement: Placement, known: Guess) -> None:
-        self.script, self.placement, self.known = script, placement, known
+    def __init__(self, script: Script, placement: Placement, known: Guess, spread: int = 0) -> None:
+        self.script, self.placement, self.known, self.spread = script, placement, known, spread
         self.sweeps = {m.name: sweep_of(m, placement) for m in placement.program if m.reduction}
         self.shared = share(placement)
 
@@ -45,13 +49,19 @@ class Sweeps:
         ]
         inner = [a for name, a in args.items() if name not in shared.rows]
         of_rows = [args[name] for name in shared.rows]
-        lanes = 1
+        lanes, each = 1, min(part.lanes for part in parts)
         if inner:
             body = self.placement.bodies[member.name][0]
             lanes = lanes_of(body, inner[0].name(), member.types[0].bytes)
-        return rows.by_blocks(
-            self.script, reader, of_rows, inner, parts, self._threads(mine), lanes
-        )
+            each = min(lanes, each)
+            if each > 1:  # an element is of one thread all through the kernel
+                lanes, parts = each, [replace(part, lanes=each) for part in parts]
+        threads = self._threads(mine, each)
+        if self.spread and threads == rows.MOST and inner and each > 1:
+            number = [n for n, a in enumerate(member.args) if a in shared.rows]
+            count = prod(self.known.extent(member, n) for n in number)
+            threads = self._threads(mine, each, rows.most_threads(count, self.spread))
+        return rows.by_blocks(self.script, reader, of_rows, inner, parts, threads, lanes)
 
     def of_itself(self, member: Member) -> Grid | None:
         """The kernel of a sweep that is stored; None if it is none."""
@@ -67,7 +77,7 @@ class Sweeps:
         y, *others = func.args()
         part = self._part(member, y, False)
         return rows.by_blocks(
-            self.script, func.in_(), (y, *others), (), [part], self._threads([member])
+            self.script, func.in_(), (y, *others), (), [part], self._threads([member], part.lanes)
         )
 
     def _func(self, member: Member) -> Recorded:
@@ -114,15 +124,15 @@ class Sweeps:
             total *= self.placement.extent(member.name, d) or FEW + 1
         return total <= FEW
 
-    def _threads(self, members: list[Member]) -> int:
-        """Those of a row."""
+    def _threads(self, members: list[Member], lanes: int, most: int = rows.MOST) -> int:
+        """Those of a row, which read so many ``lanes`` at once; ``most`` of them."""
         sweeps = [(m, self._sweep(m)) for m in members]
         if not all(is_row(m, s) and not self._few(m) for m, s in sweeps):
             return LINE
         extents = [self._extent(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
         known = [e for e in extents if e is not None]
         extent = max(known) if len(known) == len(extents) else None
-        return rows.threads_of(extent, min(map(self._lanes, members)))
+        return rows.threads_of(extent, lanes, most)
 
     def _extent(self, e: Expr) -> int | None:
         """A number, or what the user says of it."""

@@ -91,7 +91,8 @@ class Written:
 @dataclass(frozen=True, slots=True)
 class KernelContext:
     """A kernel that is being written. ``copies``: who takes part in them, by what they fill;
-    ``inside``: loads that need no test where it stands (``thread_bounds``).
+    ``inside``: loads that need no test where it stands (``thread_bounds``); ``rows``: what tells
+    whether vectors of a buffer's row begin at multiples, if that has to be asked (``row_vectors``).
     """
 
     name: str
@@ -108,6 +109,7 @@ class KernelContext:
     copies: dict[str, Taking] = field(default_factory=dict[str, Taking])
     writer: Builder = field(default_factory=Builder)
     inside: set[Load] = field(default_factory=set[Load])
+    rows: dict[str, Expr] = field(default_factory=dict[str, Expr])
 
     @property
     def scalar(self) -> ScalarEmitter:

@@ -219,7 +219,7 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
         self_fed=_asked(kernel, module, GridKind.SELF_FED) > 0,
         persistent=_asked(kernel, module, GridKind.PERSISTENT),
         teams=max(1, _asked(kernel, module, GridKind.TEAMS)),
-        cluster=max(1, _asked(kernel, module, GridKind.CLUSTER)),
+        cluster=max(kernel.cluster, _asked(kernel, module, GridKind.CLUSTER)),
         neighbours=kernel.grid[-1].name,
     )
     block, layouts = arrange(kernel.body, kernel.name, target, asked)

@@ -137,6 +137,8 @@ class ScalarEmitter:
                 return Select(self.legal(c), self.legal(t), self.legal(f))
             case Load():
                 return self.load(e)
+            case Call(_, "near", (Call() as v,)):
+                return self._call(v, rounded=True)
             case Call():
                 return self._call(e)
             case Broadcast(v, 1) | ExprVar(v) | LocToLoc(_, _, v) | Ramp(v, _, 1):

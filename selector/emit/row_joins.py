@@ -2,7 +2,9 @@
 (``lowering.joined_rows``).
 
 The lanes of a warp join by shuffles, after which all have the result. Of a row of several warps
-each leaves its own in shared memory, and behind a barrier every warp joins those of all.
+each leaves its own in shared memory, and behind a barrier every warp joins those of all. Of a row
+of several blocks each stores its own in the shared memory of all of them, and behind a barrier of
+the cluster every warp joins them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from selector.gpu.ir.expressions import (
     THREAD,
     element,
     equal,
+    less,
     masked,
     of_lane,
     plus,
@@ -22,10 +25,13 @@ from selector.gpu.ir.expressions import (
     signed,
     times,
 )
+from selector.gpu.ir.memory import StoreThere
 from selector.gpu.ir.nodes import State, Sync
 from selector.ir.nodes import BinaryOp, Call, Expr, IntImm, Stmt, Store, Var
 from selector.ir.traverse import walk_all_exprs
-from selector.lowering.joined_rows import ROW_JOIN, WARP, WARPS
+from selector.ir.types import INT32
+from selector.lowering.joined_rows import BLOCKS, ROW_JOIN, WARPS
+from selector.lowering.row_folds import WARP
 
 
 def holds_row_join(s: Stmt) -> bool:
@@ -45,6 +51,8 @@ def join_row(s: Store, context: KernelContext) -> bool:
     with w.block():
         w.add(State(c_type(t), (total.name,), (context.scalar.legal(own),)))
         _shuffled(total, op, min(threads, WARP), context)
+        blocks = context.block.cluster
+        threads //= blocks
         warps = threads // WARP
         if warps > 1:
             base = pointer(context.storages[s.buffer + WARPS].base)
@@ -55,8 +63,22 @@ def join_row(s: Store, context: KernelContext) -> bool:
             first = times(shifted(THREAD, threads.bit_length() - 1), warps)
             w.store(total, element(t, base, signed(plus(first, masked(THREAD, warps - 1)))))
             _shuffled(total, op, warps, context)
+        if blocks > 1:
+            _met(total, op, s.buffer, context)
         w.store(context.scalar.access(context.storages[s.buffer], s.index), total)
     return True
+
+
+def _met(total: Var, op: BinaryOp, buffer: str, context: KernelContext) -> None:
+    """Join what the blocks of a row have found: each tells all of them."""
+    w, blocks = context.writer, context.block.cluster
+    base = pointer(context.storages[buffer + BLOCKS].base)
+    rank = Call(INT32, "cluster_rank", ())
+    with w.when(less(signed(THREAD), blocks)):
+        w.add(StoreThere(element(total.type, base, rank), total, THREAD))
+    w.add(Sync("cluster_data"))
+    w.store(total, element(total.type, base, signed(masked(THREAD, blocks - 1))))
+    _shuffled(total, op, blocks, context)
 
 
 def _shuffled(total: Expr, op: BinaryOp, lanes: int, context: KernelContext) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space
 from selector.emit.thread_vector_code import emit_vectors
-from selector.emit.thread_vectors import Vectors, as_vectors, is_kept, is_predicated
+from selector.emit.thread_vectors import Vectors, as_vectors, is_kept
 from selector.gpu.ir.expressions import all_of, at_least, chosen, least, moved, plus, quotient
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
@@ -36,7 +36,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import conjuncts, free_vars
 from selector.ir.types import INT32
-from selector.lowering.predicates import slack
+from selector.lowering.predicates import is_predicated, slack
 
 
 @dataclass(frozen=True, slots=True)

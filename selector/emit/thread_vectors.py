@@ -27,7 +27,6 @@ from selector.ir.nodes import (
     Load,
     Not,
     Select,
-    Stmt,
     Store,
     Var,
     VectorReduce,
@@ -35,7 +34,7 @@ from selector.ir.nodes import (
 from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
 from selector.lowering.boundaries import clamps, inner_side
 from selector.lowering.kept_rows import KEPT
-from selector.lowering.predicates import slack
+from selector.lowering.predicates import slack, unpredicated
 
 VECTOR_BYTES = 16
 MOST_LANES = 64
@@ -127,25 +126,6 @@ class Vectors:
     ahead: bool = False
 
 
-def is_predicated(plain: Stmt, condition: Expr, other: Stmt) -> bool:
-    """Whether a store is another one that is predicated by a condition, or was before it."""
-    match plain, other:
-        case Store(buffer, index, value, None), Store(own, at, _, predicate):
-            bare = map_expr(other.value, lambda e: _without(e, condition))
-            return (buffer, index, value) == (own, at, bare) and predicate == condition
-        case _:
-            return False
-
-
-def _without(e: Expr, predicate: Expr) -> Expr:
-    inner = map_expr(e, lambda x: _without(x, predicate))
-    match inner:
-        case Load(t, buffer, index, p) if p == predicate:
-            return Load(t, buffer, index)
-        case _:
-            return inner
-
-
 def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     """None where nothing is gained, or it cannot be told when all lanes are inside."""
     if not _has_lanes(s):
@@ -196,7 +176,7 @@ def vectors_of(one: Store, lanes: int, windows: Windows) -> Vectors | None:
     try:
         if one.predicate is not None:
             needs.holds(one.predicate)
-            value = _without(value, one.predicate)
+            value = unpredicated(value, one.predicate)
         value = windows.replaced(value)
     except _Unknown:
         return None

@@ -13,6 +13,7 @@ from selector.emit.fills import FLIGHT, Flight, bring, brings
 from selector.emit.legalize_scalars import computed
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.row_joins import join_row
+from selector.emit.row_vectors import emit_row_number, emit_row_vectors, holds_row_vectors
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_bounds import emit_tested
@@ -31,7 +32,6 @@ from selector.emit.thread_vectors import (
     VECTOR_BYTES,
     Vectors,
     as_vectors,
-    is_predicated,
     thread_of,
     vectors_ahead,
 )
@@ -45,12 +45,13 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.memory import Array
-from selector.gpu.ir.nodes import Let, State
+from selector.gpu.ir.nodes import Let, State, Sync
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import (
     Allocate,
     BinaryOp,
     Block,
+    Call,
     Evaluate,
     Expr,
     For,
@@ -67,6 +68,8 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import map_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
+from selector.lowering.predicates import is_predicated
+from selector.lowering.whole_rows import MEET
 
 UNROLLED_STEPS = 32
 JOINS = {
@@ -184,10 +187,13 @@ class ThreadCode:
             case LetStmt(name, value, body):
                 with w.block():  # the same name may come again after it
                     own = names.get(name)
-                    w.add(Let(c_type(value.type), (own,), (scalar.legal(value),)))
+                    if not emit_row_number(s, self.context):
+                        w.add(Let(c_type(value.type), (own,), (scalar.legal(value),)))
                     self.statement(body)
             case Allocate():
                 self._local(s)
+            case Evaluate(Call(_, name)) if name == MEET:
+                w.add(Sync("cluster"))
             case Evaluate():
                 pass
             case _:
@@ -211,6 +217,8 @@ class ThreadCode:
             emit_whole(whole, s, self.context, self.statement)
             return
         how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
+        if holds_row_vectors(s) and s.min == IntImm(0):
+            how = "fours" if s.kind is ForKind.SERIAL else how
         if not emit_tested(s, start, stop, self):
             with self.context.writer.loop(name, start, stop, how):
                 self.statement(s.body)
@@ -230,7 +238,7 @@ class ThreadCode:
 
     def _store(self, s: Store) -> None:
         lanes = s.value.type.lanes
-        if join_row(s, self.context):
+        if join_row(s, self.context) or emit_row_vectors(s, self.context):
             return
         if lanes == 1:
             self._guarded(_expanded(s, self), None)

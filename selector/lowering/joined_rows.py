@@ -60,8 +60,10 @@ from selector.ir.types import Type
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.row_folds import (
     OPERATIONS,
+    WARP,
     Fold,
     NoRows,
+    Row,
     dense_count,
     elements_of,
     fold_of,
@@ -77,18 +79,8 @@ from selector.lowering.structure import loaded_names, peel_threads, stored_names
 
 ROW_JOIN = "row."
 WARPS = ".warps"  # what the warps of a row have found, behind the name of what a thread has
-WARP = 32
+BLOCKS = ".blocks"  # what the blocks of a row have found
 THREAD = Var("$n")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The loops of a joined kernel: thread ``x`` of the ``threads`` of row ``y``."""
-
-    x: str
-    y: str
-    threads: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +159,12 @@ class _Joining:
             inner = Allocate(name, t, (IntImm(1),), Memory.STACK, inner)
         inner = For(row.x, IntImm(0), IntImm(row.threads), ForKind.GPU_THREAD, inner)
         inner = For(row.y, IntImm(0), IntImm(row.rows), ForKind.GPU_THREAD, inner)
-        warps = IntImm(self.threads // WARP)
+        warps = IntImm(self.threads // row.blocks // WARP)
         for name, t in types.items() if row.threads > WARP else ():
             inner = Allocate(name + WARPS, t, (warps,), Memory.GPU_SHARED, inner)
+        for name, t in types.items() if row.blocks > 1 else ():
+            blocks = IntImm(row.blocks)
+            inner = Allocate(name + BLOCKS, t, (blocks,), Memory.GPU_SHARED, inner)
         return inner
 
     # ------------------------------------------------------------------ what few threads do

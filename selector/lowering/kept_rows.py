@@ -43,7 +43,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import sub
 from selector.ir.traverse import map_expr, map_stmt, walk_all_exprs, walk_stmt
 from selector.ir.types import Type
-from selector.lowering.joined_rows import Row
+from selector.lowering.row_folds import Row
 from selector.lowering.structure import stored_names
 
 STEPS = 6  # vectors that stay of an array at most: those of a size class have 4 to 4 * sqrt(2)

@@ -40,14 +40,18 @@ from selector.lowering.forwarded import forward
 from selector.lowering.joined_kernels import join_kernels
 from selector.lowering.joined_rows import joined_rows
 from selector.lowering.kept_rows import kept_rows
+from selector.lowering.near_sums import near_sums
 from selector.lowering.normalize import normalize
 from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
+from selector.lowering.row_clusters import in_clusters
+from selector.lowering.row_folds import MOST
 from selector.lowering.row_values import row_values
 from selector.lowering.scans import dims_of, spread_scans, taken_reader, taken_starts
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.trim import grows_with
+from selector.lowering.whole_rows import whole_rows
 from selector.lowering.whole_tiles import pull_factors, split_masks
 
 
@@ -78,7 +82,7 @@ class GridLoop:
 class Kernel:
     """One launch: its grid and what a block does. ``own``: what each thread has its part of;
     ``resident``: blocks that are to run on a multiprocessor at once; ``known``: sizes that are such
-    numbers wherever it has blocks.
+    numbers wherever it has blocks; ``cluster``: blocks along the innermost loop that are one.
     """
 
     name: str
@@ -87,6 +91,7 @@ class Kernel:
     own: frozenset[str] = frozenset()
     resident: int = 0
     known: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
+    cluster: int = 1
 
     @property
     def otherwise(self) -> bool:
@@ -247,10 +252,23 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
             )
     name = s.name.split(".")[0]
     body, row = joined_rows(roll_stages(body, (loop.name for loop in grid)))
-    resident = 0
+    resident, cluster = 0, 1
     if row is not None:
-        body, resident = kept_rows(row_values(body), row)
+        arrays = {b.name: b.dims for b in module.buffers}
+        body = near_sums(row_values(body))
+        whole = whole_rows(body, row, arrays)
+        if whole is not None and row.blocks > 1 and grid[-1].min == IntImm(0):
+            body, own_name, extent = in_clusters(whole[0], row, grid[-1].name, grid[-1].extent)
+            grid[-1], cluster = GridLoop(own_name, IntImm(0), extent), row.blocks
+        elif row.blocks > 1:
+            raise ScheduleError(
+                f"a row of `{stored}` has {row.threads} threads",
+                "those of several blocks take turns along rows that are read by whole vectors",
+                f"at most {MOST} threads",
+            )
+        else:
+            body, resident = whole or kept_rows(body, row)
     body, own = own_parts(body)
     known = {n: e for loop in grid for n, e in _equal(loop.extent).items()}
     name = f"{name}_{number}" if number else name
-    return Kernel(name, tuple(grid), body, own, resident, known)
+    return Kernel(name, tuple(grid), body, own, resident, known, cluster)

@@ -11,8 +11,19 @@ from functools import reduce
 
 from selector.ir.access import access
 from selector.ir.affine import Affine, Monomial, to_affine
-from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Var
-from selector.ir.traverse import free_vars
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Compare,
+    CompareOp,
+    Expr,
+    IntImm,
+    Load,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.traverse import free_vars, map_expr
 from selector.ir.types import BOOL
 
 TRUE = IntImm(1, BOOL)
@@ -103,3 +114,23 @@ def _least(difference: Affine, digits: Mapping[Var, int]) -> Expr | None:
     if difference.constant is not None:
         return IntImm(int(difference.constant >= 0), BOOL)
     return Compare(CompareOp.LE, IntImm(0), difference.to_expr())
+
+
+def is_predicated(plain: Stmt, condition: Expr, other: Stmt) -> bool:
+    """Whether a store is another one that is predicated by a condition, or was before it."""
+    match plain, other:
+        case Store(buffer, index, value, None), Store(own, at, _, predicate):
+            bare = map_expr(other.value, lambda e: unpredicated(e, condition))
+            return (buffer, index, value) == (own, at, bare) and predicate == condition
+        case _:
+            return False
+
+
+def unpredicated(e: Expr, predicate: Expr) -> Expr:
+    """An expression whose loads do without a predicate."""
+    inner = map_expr(e, lambda x: unpredicated(x, predicate))
+    match inner:
+        case Load(t, buffer, index, p) if p == predicate:
+            return Load(t, buffer, index)
+        case _:
+            return inner

@@ -33,12 +33,30 @@ from selector.ir.traverse import map_expr, map_stmt, substitute_stmt, walk_stmt
 from selector.ir.types import INT32, Type, limits
 from selector.lowering.structure import loaded_names
 
+WARP = 32
+MOST = 1024  # threads of a block
+EACH = 512  # threads of each of the blocks that a row has which has more: many registers for each
 OPERATIONS = {
     BinaryOp.ADD: 0.0,
     BinaryOp.MUL: 1.0,
     BinaryOp.MIN: inf,
     BinaryOp.MAX: -inf,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The loops of a joined kernel: thread ``x`` of the ``threads`` of row ``y``."""
+
+    x: str
+    y: str
+    threads: int
+    rows: int
+
+    @property
+    def blocks(self) -> int:
+        """Those that a row has, which are a cluster (``row_clusters``)."""
+        return self.threads // EACH if self.threads > MOST else 1
 
 
 class NoRows(Exception):  # noqa: N818

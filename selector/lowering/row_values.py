@@ -38,6 +38,7 @@ from selector.ir.traverse import free_vars, map_expr, map_stmt, walk_expr, walk_
 from selector.ir.types import FLOAT32
 from selector.lowering.structure import stored_names
 
+ROW_VALUE = "row.value."  # what is computed so is called
 SMALL = 2.0**-64
 ZERO = IntImm(0)
 
@@ -107,7 +108,7 @@ class _Values:
     def _value(self, e: Expr) -> Expr:
         if e not in self.found:
             self.numbers[0] += 1
-            self.found[e] = f"row.value.{self.numbers[0]}"
+            self.found[e] = f"{ROW_VALUE}{self.numbers[0]}"
         return Load(FLOAT32, self.found[e], ZERO)
 
     def _is_alike(self, e: Expr) -> bool:

@@ -21,6 +21,9 @@ from selector.service.settings import Settings
 
 WATCH_EVERY = 0.05
 START_LIMIT = 120.0
+END_LIMIT = 10.0
+"""Seconds in which the system reports the end of a process that was killed."""
+_ASK_EVERY = 0.005
 _PAGE = resource.getpagesize()
 # All that a worker gets: what the operator's environment holds is none of its business. One thread
 # and few arenas: workers share the CPUs, and address space is limited.
@@ -121,7 +124,7 @@ class WorkerProcess:
                     return _answer(frame), frame.artifact
                 watch(str(frame.header.get("stage", "")), bool(frame.header.get("rules")))
         except (BrokenPipeError, ConnectionResetError):
-            raise WorkerEndedError(self.fate, await self.process.wait()) from None
+            raise WorkerEndedError(self.fate, await self._code()) from None
         except WorkerEndedError as end:
             if not end.fate and starved(end.code, self.peak, memory):
                 raise WorkerEndedError("memory", end.code) from None
@@ -140,8 +143,8 @@ class WorkerProcess:
     async def end(self) -> None:
         """Kill the process and remove its folder."""
         self.kill("")
-        with suppress(ProcessLookupError):
-            await self.process.wait()
+        await self._code()
+        self.process._transport.close()  # pyright: ignore  # pipes that others hold; it has no other way
         await asyncio.to_thread(shutil.rmtree, self.scratch, True)
 
     def kill(self, fate: str) -> None:
@@ -152,10 +155,28 @@ class WorkerProcess:
                 self.process.kill()
 
     async def _guard(self, memory: int) -> None:
-        while (now := self.memory()) <= memory:
+        while self.process.returncode is None:
+            if (now := self.memory()) > memory:
+                self.kill("memory")
             self.peak = max(self.peak, now)
             await asyncio.sleep(WATCH_EVERY)
-        self.kill("memory")
+        await asyncio.sleep(
+            WATCH_EVERY
+        )  # for what it wrote; who else holds the pipe may keep it open
+        assert self.process.stdout is not None
+        self.process.stdout.set_exception(asyncio.IncompleteReadError(b"", None))
+
+    async def _code(self) -> int | None:
+        """The exit code of a process that was killed or has ended; None if nobody reports it.
+
+        Not by ``Process.wait``, which also waits until all pipes are closed: what the process began
+        may hold them, and what was not read keeps them open.
+        """
+        for _ in range(round(END_LIMIT / _ASK_EVERY)):
+            if self.process.returncode is not None:
+                break
+            await asyncio.sleep(_ASK_EVERY)
+        return self.process.returncode
 
     async def _receive(self) -> Frame:
         assert self.process.stdout is not None
@@ -163,7 +184,7 @@ class WorkerProcess:
             return await frames.receive(self.process.stdout)
         except (asyncio.IncompleteReadError, ValueError) as error:
             self.kill("")
-            raise WorkerEndedError(self.fate, await self.process.wait()) from error
+            raise WorkerEndedError(self.fate, await self._code()) from error
 
 
 def starved(code: int | None, peak: int, memory: int) -> bool:

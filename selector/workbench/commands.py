@@ -23,8 +23,8 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     """Give the ``rules`` parser its commands."""
     commands = parser.add_subparsers(
         required=True,
-        metavar="check | watch | lsp | test | list | coverage | soundness | prove | infer | trace "
-        "| graph",
+        metavar="check | watch | lsp | test | list | explain | coverage | soundness | prove "
+        "| infer | trace | graph",
     )
 
     def command(
@@ -58,7 +58,9 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         tested.add_argument("--instructions", help="families or names, with commas")
     listing = command("list", run_list, "name every rule: ruleset, place, law")
     _add_pattern(listing)
-    for ruled in (test, listing):
+    explained = command("explain", run_explain, "a law by examples: loops, and small memory")
+    explained.add_argument("name", metavar="RULE", help="its name, as `list` has it")
+    for ruled in (test, listing, explained):
         _add_rules(ruled)
     covered = command(
         "coverage", run_coverage, "which rules fired, and which never",
@@ -205,6 +207,17 @@ def run_list(options: argparse.Namespace) -> int:
 
     rules = matching_rules(rule_files(options), options.pattern)
     say_json([r.as_dict() for r in rules]) if options.json else say(list_rules(rules))
+    return 0
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    from selector.workbench.cases import load
+    from selector.workbench.files import read_given, with_standard
+    from selector.workbench.laws import explain
+
+    given = read_given(options.rules)
+    found = explain(options.name, with_standard(given.rules), (*given.cases, *load()))
+    say_json(found.as_dict()) if options.json else say(str(found))
     return 0
 
 

@@ -223,6 +223,7 @@ INSTRUCTIONS: dict[str, Meaning] = {
         f"sync_named({o.one(0)}, {o.one(1)});" if len(o.values) > 1 else "sync_block();"
     ),
     rf"st{_SHARED}\.u32": _call("store_shared"),
+    r"st\.shared::cluster\.u32": _call("store_there"),
     r"griddepcontrol\.(?:launch_dependents|wait)": _nothing,
     r"fence\.mbarrier_init\.release\.cluster": _call("fence_barriers"),
     r"fence\.proxy\.async(?:\.shared::cta)?": _call("fence_stores"),

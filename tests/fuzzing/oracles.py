@@ -202,12 +202,14 @@ def _emulated(c: Compiled) -> Array | None:
     scalars = reference.scalars(c.program)
     if c.kernel.target.family == "amx":
         return c.kernel(**c.arrays, **scalars, sizes=c.shape)
+    # What is built is removed, thousands would fill a disk: no other process has the same text.
+    text = f"{c.kernel.source}\n// {os.getpid()}\n"
     try:
-        return emulation.check(c.kernel, sizes=c.shape, timeout=60, **c.arrays, **scalars)
+        return emulation.check(
+            c.kernel, sizes=c.shape, timeout=60, source=text, **c.arrays, **scalars
+        )
     finally:
-        emulation_build.build(c.kernel.source).unlink(
-            missing_ok=True
-        )  # thousands would fill a disk
+        emulation_build.build(text).unlink(missing_ok=True)
 
 
 def _halide(c: Compiled) -> Array:

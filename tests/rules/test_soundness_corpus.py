@@ -23,7 +23,7 @@ from machines import MACHINES, Machine
 from statement_variants import variants
 from text_variants import filters, products
 
-pytestmark = pytest.mark.verified("casestudies")
+pytestmark = pytest.mark.verified("casestudies", "selector/families", "selector/machine")
 
 
 @cache

@@ -155,7 +155,7 @@ def test_a_row_at_another_place_is_no_row_of_the_reader() -> None:
 
 
 def test_sizes_say_how_many_threads_a_row_has() -> None:
-    for width, threads in ((40, 8), (100, 8), (1 << 14, 1024)):
+    for width, threads in ((40, 8), (100, 8), (1 << 15, 1024)):
         out, _, _ = log_softmax()
         report = hb.autoschedule(out, target="sm_80", sizes={"a": (64, width)}).report
         assert f"{threads} threads a row" in report

@@ -8,7 +8,9 @@ import asyncio
 import gc
 import json
 import os
+import signal
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,27 @@ def test_the_collector_leaves_what_is_loaded(
     gc.unfreeze()
     assert main(["serve", "--port", "0", "--store", str(tmp_path)]) == 0
     assert frozen[0] > 10_000
+
+
+def test_a_worker_that_is_killed_is_gone_whoever_holds_its_pipes(tmp_path: Path) -> None:
+    """What it began may live on, with the pipe of its answers."""
+
+    async def ended() -> tuple[str, float]:
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", "sleep 15 & exec sleep 15",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        worker = WorkerProcess(process, tmp_path / "scratch")
+        start = time.monotonic()
+        with pytest.raises(WorkerEndedError) as end:
+            await worker.perform("select", b"", 0.2, 1 << 30, lambda stage, rules: None)
+        await worker.end()
+        assert end.value.code == -signal.SIGKILL
+        return end.value.fate, time.monotonic() - start
+
+    fate, seconds = asyncio.run(ended())
+    assert fate == "time"
+    assert seconds < 10
 
 
 def test_no_worker_without_confinement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

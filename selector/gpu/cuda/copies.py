@@ -22,6 +22,7 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreThere,
     StoreVector,
     StoreWords,
 )
@@ -90,6 +91,14 @@ def store_line(node: StoreNode) -> str:
             return _rows_line(node)
         case StorePair() | StoreQuad():
             return _neighbours_line(node)
+        case StoreThere() | Evaluate():
+            return _call_line(node)
+
+
+def _call_line(node: StoreThere | Evaluate) -> str:
+    match node:
+        case StoreThere(to, value, block):
+            return f"store_there(&{spell(to)}, {spell(value)}, {spell(block)});"
         case Evaluate(call):
             return f"{spell(call)};"
 

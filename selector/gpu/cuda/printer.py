@@ -63,7 +63,8 @@ _FENCES = {
     "tensor_after": "tensor_after",
 }
 _QUEUES = {"copies": "copy", "stores": "bulk", "matrix": "group"}
-_SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync"}
+_SYNCS = {"warp": "__syncwarp", "block": "__syncthreads", "cluster": "cluster_sync",
+          "cluster_data": "cluster_meet"}  # fmt: skip
 _AWAITS = {"spinning": "barrier_wait", "asleep": "barrier_await"}
 _ARRIVES = {"": "barrier_arrive", "copies": "barrier_arrive_copies", "matrix": "tensor_commit"}
 _LEAVES = {"loop": "break;", "iteration": "continue;", "kernel": "return;"}

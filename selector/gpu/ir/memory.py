@@ -233,6 +233,17 @@ class StoreRows:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreThere:
+    """``value``, of 32 bits, as an element of shared memory that another ``block`` of the cluster
+    has at the same place. It has begun, and is not over before a barrier of the cluster.
+    """
+
+    to: Expr
+    value: Expr
+    block: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluate:
     """A call for what it does to memory, not for its value."""
 
@@ -241,7 +252,7 @@ class Evaluate:
 
 StoreNode = (
     Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | LoadVector
-    | StoreVector | Evaluate
+    | StoreVector | StoreThere | Evaluate
 )  # fmt: skip
 """What a thread does alone with values and memory, and is done with then."""
 

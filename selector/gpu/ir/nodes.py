@@ -210,8 +210,9 @@ class Await:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """All threads of a ``scope`` (warp, block, cluster), or the ``threads`` of a named barrier;
-    ``within``: as for ``Await``, by counts of those who come.
+    """All threads of a ``scope`` (warp, block, cluster; cluster_data: behind it all see what any of
+    them has stored), or the ``threads`` of a named barrier; ``within``: as for ``Await``, by counts
+    of those who come.
     """
 
     scope: str

@@ -55,7 +55,7 @@ def place_of(
             return ("warp", agent.block, warp), min(WARP, threads - WARP * warp)
         case "block":
             return ("block", agent.block), threads
-        case "cluster":
+        case "cluster" | "cluster_data":
             return ("cluster",), threads * cluster
         case _:
             assert node.barrier is not None

@@ -19,6 +19,11 @@ Place place_of(u32 address, Block& own_block) {
   return {&there, address & ((1u << RANK_SHIFT) - 1)};
 }
 
+void store_there(u32 to, u32 value) {
+  const Place there = place_of(to, *own().owner);
+  memcpy(shared_bytes(*there.block, there.address, 4, 4, "st.shared::cluster"), &value, 4);
+}
+
 static int live_threads(const Cluster& cluster) {
   int live = 0;
   for (const Block& block : cluster.blocks) live += block.live;

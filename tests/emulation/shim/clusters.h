@@ -4,5 +4,6 @@
 
 int cluster_rank();
 u32 place_in(u32 address, u32 block);  // the same address in another block's memory
+void store_there(u32 to, u32 value);  // st.shared::cluster
 void cluster_arrive();
 void cluster_wait();

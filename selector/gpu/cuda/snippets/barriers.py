@@ -193,6 +193,23 @@ __device__ __forceinline__ void cluster_sync() {
     "barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 """,
+    "cluster_meet": """\
+// The same, and what any of them has stored before, all see behind it.
+__device__ __forceinline__ void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\\n"
+    "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+""",
+    "store_there": """\
+// To the same place in the shared memory of another block of the cluster (PTX ISA: mapa).
+template <class T> __device__ __forceinline__ void store_there(T* to, T value, u32 block) {
+  static_assert(sizeof(T) == 4, "32 bits");
+  const u32 at = (u32)__cvta_generic_to_shared(to);
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
+    " st.shared::cluster.u32 [there], %2; }"
+    :: "r"(at), "r"(block), "r"(*(const u32*)&value) : "memory");
+}
+""",
     "barrier_arrive_at": """\
 // At the same barrier of another block of the cluster. The form without .release.cluster: what it
 // orders are reads that are complete.

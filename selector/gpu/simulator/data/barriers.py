@@ -121,7 +121,7 @@ class Barriers:
             return
         kernel = self.machine.kernel
         key, threads, of = "block", kernel.threads, v["(block)"]
-        if node.scope == "cluster":
+        if node.scope in ("cluster", "cluster_data"):
             key, threads, of = "cluster", threads * kernel.cluster, of // kernel.cluster
         elif node.barrier is not None:
             key, threads = f"named {self.machine.place(v, node.barrier)}", node.threads

@@ -21,6 +21,7 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreThere,
     StoreVector,
     StoreWords,
 )
@@ -113,6 +114,24 @@ def store(m: Machine, v: Threads, node: Store) -> None:
                 _set_own(m, v, node.to, value, mask)
         case _:
             raise InternalError(f"{node.to} cannot be set")
+
+
+def store_there(m: Machine, v: Threads, node: StoreThere) -> None:
+    """An element of another block's memory: as far from this one's as the blocks are."""
+    match node.to:
+        case Call(_, "element", (whole, part)):
+            to = m.value(v, whole) + m.place(v, part)
+        case _:
+            raise InternalError(f"{node.to} is no element of shared memory")
+    value, mask = m.both(v, node.value)
+    block = per_thread(m.place(v, node.block), v.count)
+    if (wrong := (block < 0) | (block >= m.kernel.cluster)).any():
+        m.memories.fault("the cluster has no such block")
+        block = np.where(wrong, 0, block)
+    own = v["(block)"]
+    v.put("(block)", own - v["cluster_rank"] + block)
+    m.memories.store(v, to, _stored(value, to.element), mask)
+    v.put("(block)", own)
 
 
 def _stored(value: Any, element: np.dtype[Any]) -> Any:

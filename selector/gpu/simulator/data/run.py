@@ -72,6 +72,7 @@ _STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
     memory.StoreRows: moves.store_rows,
     memory.LoadVector: moves.load_vector,
     memory.StoreVector: moves.store_vector,
+    memory.StoreThere: moves.store_there,
     memory.CopyAsync: moves.copy_async,
     memory.CopyElement: moves.copy_element,
     memory.LoadShifted: moves.load_part,

@@ -1,0 +1,170 @@
+"""What stays of a row in a thread's registers: what several loops of a kernel of rows
+(``row_loops``) load, and what one of them computes of that and a later one computes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from selector.ir.affine import Affine
+from selector.ir.contents import loaded
+from selector.ir.nodes import (
+    Binary,
+    Call,
+    Expr,
+    IntImm,
+    Load,
+    Ramp,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.simplify import mul
+from selector.ir.traverse import map_expr, walk_expr, walk_stmt
+from selector.ir.types import Type
+from selector.lowering.kept_rows import KEPT, MANY, REGISTERS
+from selector.lowering.row_loops import Loop, RowLoops
+from selector.lowering.row_values import ROW_VALUE
+
+ELEMENTS = 32  # of a row that stay of an array
+BYTES = 128  # of a thread that stay
+FEW = 96  # the same in the largest blocks, which have few registers for each thread
+OTHERS = 32  # registers of a thread beside what stays, and the addresses in each array
+END = 8  # registers for a further element at an end of a row
+STEP = Var("row.step")
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """``lanes`` elements of a buffer's row that begins at ``start``."""
+
+    buffer: str
+    type: Type
+    start: Affine
+
+
+@dataclass(slots=True)
+class RowWork:
+    """One kernel. ``vectors``: what each loop loads; ``kept``: of those, what stays, by its array;
+    ``values``: what a loop computes and stays, by the loop and its array; ``computed``: what each
+    loop stores, of what is kept, as ``spelled`` by numbers of rows; ``steps``: vectors that stay.
+    """
+
+    rows: RowLoops
+    vectors: dict[str, dict[Load, Vector]] = field(default_factory=dict[str, dict[Load, Vector]])
+    kept: dict[Vector, str] = field(default_factory=dict[Vector, str])
+    values: dict[Expr, tuple[str, str]] = field(default_factory=dict[Expr, tuple[str, str]])
+    computed: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    spelled: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    steps: int = 0
+
+    def read(self) -> None:
+        """Note what the loops load."""
+        for name, loop in self.rows.loops.items():
+            self.vectors[name] = dict(self._loads(loop))
+
+    def _loads(self, loop: Loop) -> Iterator[tuple[Load, Vector]]:
+        """The vectors that a loop loads in each turn."""
+        for e in walk_expr(loop.store.value):
+            match e:
+                case Load(t, buffer, Ramp(base, IntImm(1), _)) if (
+                    buffer not in self.rows.local
+                    and (start := self.rows.element(base, loop.name)) is not None
+                ):
+                    yield e, Vector(buffer, t, start)
+                case _:
+                    pass
+
+    def keep(self, body: Stmt, arrays: int) -> int:
+        """Choose what stays; how many blocks there are registers for, of so many ``arrays``."""
+        row, used = self.rows.row, dict[Vector, set[str]]()
+        for name, loads in self.vectors.items():
+            for v in loads.values():
+                used.setdefault(v, set()).add(name)
+        again = [v for v, loops in used.items() if len(loops) > 1]
+        stored = {x.store.buffer for x in self.rows.loops.values()}
+        again = [v for v in again if v.buffer not in stored]
+        again = again[: BYTES // (2 * max((_bytes(v.type) for v in again), default=1))]
+        if not again:
+            return 0
+        loaded = sum(_bytes(v.type) for v in again)
+        few = row.threads > MANY and row.blocks == 1
+        self.steps = FEW // loaded if few else min(ELEMENTS // self.rows.lanes, BYTES // loaded)
+        self.kept = {v: f"{KEPT}{n}" for n, v in enumerate(again)}
+        values = self._common(body)
+        computed = max((_bytes(e.type) for e in values), default=0)
+        if self.steps * computed > BYTES:
+            values, computed = {}, 0
+        for n, (e, name) in enumerate(values.items()):
+            self.values[e] = name, f"{KEPT}value.{n}"
+        ends = -(-2 * (self.rows.lanes - 1) // row.threads)
+        registers = OTHERS + 4 * arrays + END * (ends - 1) + self.steps * max(loaded, computed) // 4
+        return REGISTERS // (row.threads * row.rows * registers)
+
+    def _common(self, body: Stmt) -> dict[Expr, str]:
+        """What a loop computes of what is kept, and a later one computes again: by the loop."""
+        seen, found = dict[Expr, str](), dict[Expr, str]()
+        order = list(walk_stmt(body))
+        of_rows = (s for s in order if isinstance(s, Store) and s.buffer.startswith(ROW_VALUE))
+        self.spelled = {s.buffer: s.value for s in of_rows}
+        for name, loop in self.rows.loops.items():
+            self.computed[name] = value = self.spell(self.kept_value(loop, STEP))
+
+            def look(e: Expr, name: str = name) -> None:
+                if seen.get(e, name) != name:
+                    found[e] = seen[e]
+                    return
+                map_expr(e, lambda x: look(x, name) or x)
+
+            look(value)
+            behind = order[next(n for n, s in enumerate(order) if s is loop.loop) :]
+            changed = {s.buffer for s in behind if isinstance(s, Store)}
+            for e in walk_expr(value):
+                if self._is_work(e) and not changed & set(loaded(e)):
+                    seen.setdefault(e, name)
+        return found
+
+    def _is_work(self, e: Expr) -> bool:
+        """Whether it is computed of what is kept, and takes as long as to load it again."""
+        loads = [x for x in walk_expr(e) if isinstance(x, Load)]
+        local = self.rows.local | {*self.kept.values()}
+        taken = {x.store.buffer for x in self.rows.loops.values()}
+        own = all(x.buffer in local and x.buffer not in taken for x in loads)
+        vectors = [x for x in loads if x.buffer in self.kept.values()]
+        computed = isinstance(e, Binary | Call) and e.type.lanes == self.rows.lanes
+        return computed and own and bool(vectors) and e.type.is_float and e.type.bits == 32
+
+    def kept_value(self, loop: Loop, step: Expr) -> Expr:
+        """What a loop stores, of what is kept."""
+        own = {e: v for e, v in self.vectors[loop.name].items() if v in self.kept}
+
+        def expr(e: Expr) -> Expr:
+            if isinstance(e, Load) and e in own:
+                return Load(e.type, self.kept[own[e]], self.place(step))
+            return map_expr(e, expr)
+
+        return expr(loop.store.value)
+
+    def spell(self, e: Expr) -> Expr:
+        """With what numbers of rows are computed of (``row_values``), whatever they are called."""
+        if isinstance(e, Load) and e.buffer in self.spelled:
+            return self.spell(self.spelled[e.buffer])
+        return map_expr(e, self.spell)
+
+    def place(self, step: Expr) -> Expr:
+        """Where a vector that stays is in its array."""
+        return Ramp(mul(step, IntImm(self.rows.lanes)), IntImm(1), self.rows.lanes)
+
+    def replaced(self, e: Expr, loop: str, *, own: bool = False) -> Expr:
+        """With what earlier loops have computed, and maybe what this one has before."""
+        found = self.values.get(self.spell(e))
+        if found is not None:
+            first, name = found
+            if own or first != loop:
+                return Load(e.type, name, self.place(STEP))
+        return map_expr(e, lambda x: self.replaced(x, loop, own=own))
+
+
+def _bytes(t: Type) -> int:
+    return t.bytes * t.lanes

@@ -28,9 +28,6 @@ from halide_bridge.schedules.asked import (
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
 from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, LINE, Tiling
 
-LEAST_RUN = (
-    8  # elements that a thread copies: of single floats, whole sectors where rows are turned
-)
 ADDING = 32, 8  # neighbours, and warps, of a block that adds parts
 
 
@@ -213,7 +210,7 @@ def _turned(operand: Operand) -> bool:
 
 def _copied(operand: Operand, c: Contraction) -> Any:
     """An operand as a Func that a kernel of its own computes, 16 bytes of a row a thread."""
-    copy, run = operand.source.in_(c.product), max(COPY_BYTES // operand.bytes, LEAST_RUN)
+    copy, run = operand.source.in_(c.product), COPY_BYTES // operand.bytes
     x, y, *batch = copy.args()
     xo, yo, xi, yi, xv, yv, yu = variables("xo", "yo", "xi", "yi", "xv", "yv", "yu")
     copy.compute_root()

@@ -25,8 +25,8 @@ class Fitted:
 
     ``overlap``: exponent of the norm. ``start``: until the first run is there, and from the last
     result to the end, beside the launch. ``arrival``: from asking for a slot to having it, under
-    load; ``held``: slots of a ring that multiplication keeps. What a byte's requests take longer,
-    times its own: where rows begin within ``sectors`` of 32 bytes (``sectors_along``: rows along
+    load; ``held``: slots of a ring that multiplication keeps, ``held_beside`` more where blocks
+    stay beside each other. What a byte's requests take longer, times its own: where rows begin within ``sectors`` of 32 bytes (``sectors_along``: rows along
     the sum) or within ``lines``, where a tile has ``parts_of_lines``, and for ``short_rows`` of
     half a line. ``shared_lines``: of a line's bytes, where results of two boxes lie in it.
     ``void``: times a byte's, where the byte lies beyond an operand and the copy engine makes it
@@ -47,6 +47,7 @@ class Fitted:
     start: float = 0.6
     arrival: float = 1.08
     held: float = 0.75
+    held_beside: float = 0.8
     sectors: float = 2.0
     sectors_along: float = 1.2
     lines: float = 0.05
@@ -59,7 +60,7 @@ class Fitted:
     multicast: float = 0.62
     again: float = 1.8
     copy_kernel: float = 0.7
-    turned_copy: float = 2.6
+    turned_copy: float = 2.7
     store: float = 0.4
     sector: float = 1.55
     alone: float = 1.35
@@ -246,7 +247,8 @@ def _filling(
     rate = full = machine.kilobytes(machine.fill)
     ahead = blocks / together if t.persistent else 1  # tiles of a block's ring
     if ahead * max(t.own(shape.k), t.k) > t.stages * t.k:  # else all is on its way at once
-        slots = max(t.stages - fitted.held, 0.5)
+        held = fitted.held + fitted.held_beside * (t.persistent > 1)
+        slots = max(t.stages - held, 0.5)
         ring = together * slots * t.k * (rows_a + rows_b) / 1e3
         rate = min(full, ring / fitted.arrival)
     if _left(shape.odd, t.copied):

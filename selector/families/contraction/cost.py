@@ -26,9 +26,10 @@ class Fitted:
     ``overlap``: exponent of the norm. ``start``: until the first run is there, and from the last
     result to the end, beside the launch. ``arrival``: from asking for a slot to having it, under
     load; ``held``: slots of a ring that multiplication keeps, ``held_beside`` more where blocks
-    stay beside each other. What a byte's requests take longer, times its own: where rows begin within ``sectors`` of 32 bytes (``sectors_along``: rows along
-    the sum) or within ``lines``, where a tile has ``parts_of_lines``, and for ``short_rows`` of
-    half a line. ``shared_lines``: of a line's bytes, where results of two boxes lie in it.
+    stay beside each other. What a byte's requests take longer, times its own: where rows begin
+    within ``sectors`` of 32 bytes (``sectors_along``: rows along the sum) or within ``lines``,
+    where a tile has ``parts_of_lines``, and for ``short_rows`` of half a line. ``shared_lines``: of
+    a line's bytes, where results of two boxes lie in it.
     ``void``: times a byte's, where the byte lies beyond an operand and the copy engine makes it
     zero. ``by_threads``, ``by_warp``: 10^3 bytes a microsecond that the threads of a feeding group
     copy where the copy engine cannot, and a warp that multiplies as well. ``multicast``: of meeting
@@ -77,6 +78,7 @@ class Fitted:
 
 FITTED = Fitted()
 SUM_BYTES = 4
+MOST_IN_CLUSTER = 2  # blocks
 MOST_STAYING = 2  # blocks that stay on a multiprocessor
 SECTOR = 32  # bytes
 STRIP = 32  # columns of a vector statement whose results leave as one box
@@ -157,14 +159,16 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     stays = t.unit == "group" and not t.part
     together = min(blocks, _beside(t, shape, sm, 0, stays=False))
     at_a_time = max(together, min(blocks, MOST_STAYING)) if stays else together
-    kilobytes = blocks * _block_bytes(t, shape, fitted) / 1e3
+    run = 1 << max(4, (shape.k - 1).bit_length())  # no shorter than any of the space
+    twice = _asked_twice(t, copied, run, MOST_IN_CLUSTER, shape, fitted) * t.own(shape.k)
+    kilobytes = blocks * (_block_bytes(t, shape, fitted) + twice) / 1e3
     filling = kilobytes / machine.kilobytes(machine.fill)
     if _left(shape.odd, copied):
         filling = max(filling, kilobytes / (at_a_time * _feeding(t, fitted)))
     multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine, fitted) / machine.megahertz
     operands = (shape.m + shape.n) * shape.k * shape.bytes
-    moved = shape.batch * (operands + shape.m * shape.n * shape.result_bytes)
-    memory = moved / 1e6 / machine.copy
+    results = shape.m * shape.n * shape.result_bytes * _shared(t, shape, fitted)
+    memory = shape.batch * (operands + results) / 1e6 / machine.copy
     apart = machine.launch + fitted.start + _copies(copied, shape, machine, fitted)
     if t.part:
         apart += _adding(t, shape, machine, fitted)
@@ -211,13 +215,12 @@ def _memory(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, at_once: 
         anew = shape.batch * waves * (tall * t.m + wide * t.n) * shape.k * size
         operands = max(operands, min(anew, 2.0 * operands))
     results = shape.batch * shape.m * shape.n * shape.result_bytes
-    results *= 1 + fitted.shared_lines * (_lines(t, shape) - 1)
-    return (operands + results) / 1e6 / machine.copy
+    return (operands + results * _shared(t, shape, fitted)) / 1e6 / machine.copy
 
 
-def _lines(t: Tiling, shape: Shape) -> float:
-    """Lines of memory that a box of results is stored to, times as many as it has bytes for: rows
-    of C that begin anywhere lie across one more.
+def _shared(t: Tiling, shape: Shape, fitted: Fitted) -> float:
+    """Times as long results take as their bytes: rows of C that begin anywhere lie across a line
+    more.
     """
     row = t.n * shape.result_bytes
     grain = gcd(shape.n * shape.result_bytes, row, LINE)
@@ -225,7 +228,8 @@ def _lines(t: Tiling, shape: Shape) -> float:
         return 1.0
     whole, rest = divmod(row, LINE)
     boxes = (LINE,) * whole + (rest,) * (rest > 0)
-    return LINE * sum(1 + max(0, box - grain) / LINE for box in boxes) / row
+    lines = sum(1 + max(0, box - grain) / LINE for box in boxes)
+    return 1 + fitted.shared_lines * (LINE * lines / row - 1)
 
 
 def _filling(
@@ -242,7 +246,7 @@ def _filling(
     shared = rows_b if t.band else rows_a
     through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * t.own(shape.k)
     cache = through / 1e6 / machine.l2
-    twice = _asked_twice(t, shape, fitted) * t.own(shape.k)
+    twice = _asked_twice(t, t.copied, t.k, t.cluster, shape, fitted) * t.own(shape.k)
     own = blocks * (_block_bytes(t, shape, fitted) + twice) / 1e3
     rate = full = machine.kilobytes(machine.fill)
     ahead = blocks / together if t.persistent else 1  # tiles of a block's ring
@@ -256,18 +260,20 @@ def _filling(
     return cache, own / rate
 
 
-def _asked_twice(t: Tiling, shape: Shape, fitted: Fitted) -> float:
+def _asked_twice(
+    t: Tiling, copied: str, run: int, cluster: int, shape: Shape, fitted: Fitted
+) -> float:
     """Bytes for an element of the sum that as many requests for whole lines take as a block has
     more of them: for shorter rows, and where rows begin within a sector or a line.
     """
     found = 0.0
     for name, rows in zip("AB", _operands(t, shape), strict=True):
         pitch, along = shape.row_bytes(name), shape.along(name)
-        along = along or (name in t.copied and name in shape.across)
-        share = t.cluster if (name == "B") == (t.band > 0) else 1
-        row = min(t.k * shape.bytes if along else rows, LINE)
+        along = along or (name in copied and name in shape.across)
+        share = cluster if (name == "B") == (t.band > 0) else 1
+        row = min(run * shape.bytes if along else rows, LINE)
         more = fitted.short_rows * (LINE / row - 1)
-        if name not in t.copied and pitch % LINE:
+        if name not in copied and pitch % LINE:
             within = fitted.sectors_along if along else fitted.sectors
             more += within if pitch % SECTOR else fitted.lines
         tile, extent = (t.m, shape.m) if name == "A" else (t.n, shape.n)

@@ -14,13 +14,12 @@ from collections.abc import Iterator
 
 from halide_bridge.ramps import canonical_index
 from selector.ir.affine import Affine, to_affine
-from selector.ir.lanes import lane
+from selector.ir.lanes import own_lane
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
     Broadcast,
     Compare,
-    CompareOp,
     Expr,
     For,
     IntImm,
@@ -31,6 +30,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
 from selector.ir.types import INT32
+from selector.lowering.predicates import slack
 from selector.lowering.ranges import Ranges, loop_bounds
 
 _LANE = Var("$lane")
@@ -146,20 +146,9 @@ def _room(e: Expr) -> Affine | None:
     """What a comparison says is not negative, in one lane; None if it is not of integers."""
     if not isinstance(e, Compare) or e.a.type.element != INT32:
         return None
-    a, b = _scalar(e.a), _scalar(e.b)
-    match e.op:
-        case CompareOp.LT:
-            return b - a - 1
-        case CompareOp.LE:
-            return b - a
-        case CompareOp.GT:
-            return a - b - 1
-        case CompareOp.GE:
-            return a - b
-        case CompareOp.EQ | CompareOp.NE:
-            return None
+    digits = ((_LANE, e.a.type.lanes),)
+    return slack(Compare(e.op, own_lane(e.a, digits), own_lane(e.b, digits)))
 
 
 def _scalar(e: Expr) -> Affine:
-    lanes = e.type.lanes
-    return to_affine(lane(e, ((_LANE, lanes),)) if lanes > 1 else e)
+    return to_affine(own_lane(e, ((_LANE, e.type.lanes),)))

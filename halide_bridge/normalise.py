@@ -22,8 +22,6 @@ from selector.ir.nodes import (
     Compare,
     CompareOp,
     Expr,
-    FloatImm,
-    IntImm,
     Let,
     LetStmt,
     Load,
@@ -34,6 +32,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
+from selector.ir.simplify import constant, float_constant
 from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt, walk_expr
 
 _NEGATED = {
@@ -216,10 +215,4 @@ def negate(e: Expr) -> Expr:
 
 
 def _is_zero(e: Expr) -> bool:
-    match e:
-        case Broadcast(value, _):
-            return _is_zero(value)
-        case IntImm(0, _) | FloatImm(0.0, _):
-            return True
-        case _:
-            return False
+    return 0 in (constant(e), float_constant(e))

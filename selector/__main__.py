@@ -29,6 +29,7 @@ from selector.ir.module import Module
 from selector.service.command import add_options
 from selector.targets import TARGETS, find_target
 from selector.workbench.commands import add_commands
+from selector.workbench.programs import read_program
 
 if TYPE_CHECKING:
     from selector.kernel import Kernel
@@ -126,20 +127,6 @@ def aot(options: argparse.Namespace) -> int:
     first, *others = kernels
     first.export(options.name or first.name, options.out, *others)
     return 0
-
-
-def read_program(name: str) -> Module:
-    """Parse and verify a file of the text form; ``UserError`` if it cannot be read."""
-    from selector.ir.parser import parse_module
-    from selector.ir.verify import verify_given
-
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {name}", why=str(error)) from None
-    module = parse_module(text, "<stdin>" if name == "-" else name)
-    verify_given(module)
-    return module
 
 
 def write(text: str, path: Path | None) -> None:

@@ -18,6 +18,7 @@ from casestudies.common.data import decoded, poisoned, relative_error
 from casestudies.common.progress import step
 from casestudies.common.registry import is_amx, is_stock
 from selector.diagnostics import UserError
+from selector.machine.device import device_name
 
 DEVICES = ("auto", "gpu", "cpu")
 PLAIN = "plain"  # Halide's default schedule, on the CPU
@@ -215,5 +216,4 @@ def _on_gpu(call: Any, problem: Problem, inputs: Arrays) -> tuple[np.ndarray, fl
         cupy.cuda.Device().synchronize()
         result = cupy.asnumpy(output)
         timing = time_calls([lambda: call(on_device, output)])
-    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    return result, timing.median * 1e-6, name
+    return result, timing.median * 1e-6, device_name()

@@ -22,6 +22,7 @@ from casestudies.common.stock_call import StockLibrary
 from casestudies.measuring.limits import ceilings_of
 from casestudies.measuring.memory import Room
 from casestudies.measuring.poison import poison
+from selector.machine.device import device_name
 from selector.tuning.rounds import Ratio, time_in_turn
 from selector.tuning.timing import Call, Prepared, Timing, prepare, rotation
 
@@ -199,14 +200,6 @@ def measure(
             case None:
                 pass
     yield from _rows_of_rounds(ready, watch)
-
-
-def device_name() -> str:
-    """The name of the current GPU."""
-    import cupy
-
-    name: bytes = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"]
-    return name.decode()
 
 
 def blank_row(case: Case, problem: Problem, device: str, failure: str = "") -> Row:

@@ -22,7 +22,6 @@ from casestudies.measuring.measure import (
     Row,
     Watch,
     blank_row,
-    device_name,
     kernel_contender,
     measure,
     peer,
@@ -30,6 +29,7 @@ from casestudies.measuring.measure import (
     stock_name,
 )
 from selector.diagnostics import UserError
+from selector.machine.device import device_name
 
 
 @dataclass(frozen=True, slots=True)

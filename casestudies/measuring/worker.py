@@ -24,11 +24,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, TextIO
 
-from casestudies.measuring.measure import Contender, Row, blank_row, device_name, row_of
+from casestudies.measuring.measure import Contender, Row, blank_row, row_of
 from casestudies.measuring.memory import free_memory
 from casestudies.measuring.record import OURS, Record
 from casestudies.measuring.tasks import Task, run_task
 from selector.diagnostics import UserError
+from selector.machine.device import device_name
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.1

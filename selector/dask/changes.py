@@ -39,6 +39,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )  # fmt: skip
+from selector.ir.simplify import in_every_lane
 from selector.ir.traverse import expr_children, free_vars
 
 S = Var("$s")
@@ -309,8 +310,7 @@ def _strict(e: Binary | Compare, moving: Expr, beginning: bool) -> int:
 
 
 def _scalar(e: Expr) -> Expr | None:
-    while isinstance(e, Broadcast):
-        e = e.value
+    e = in_every_lane(e)
     return e if e.type.lanes == 1 and e.type.is_integer else None
 
 

@@ -18,6 +18,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
+from selector.ir.simplify import in_every_lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,7 @@ class Ranges:
 
     def beyond(self, e: Expr, extent: Expr) -> Range | None:
         """The range of ``e - extent``, where that is a sum with the extent in it."""
-        while isinstance(e, Broadcast):
-            e = e.value
+        e = in_every_lane(e)
         if e.type.lanes != 1 or not e.type.is_integer:
             return None
         rest = to_affine(e) - extent

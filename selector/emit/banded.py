@@ -47,6 +47,7 @@ from selector.ir.nodes import Cast, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.ir.types import INT32, UINT32
 from selector.lowering.fragments import BLOCK_ROWS, Block, depth_blocks
+from selector.lowering.ranges import constant_ends
 from selector.lowering.tiles import DEPTH, PHASE, Banded
 
 LARGEST_TABLE = 96 * 1024
@@ -285,7 +286,7 @@ class BandTables:
         for n, (_, low, extent) in enumerate(table.loops):
             ranges[f"$loop{n}"] = (low, low + extent - 1)
         for dim, coordinate in enumerate(coordinates):
-            reach = _range(to_affine(coordinate), ranges)
+            reach = constant_ends(to_affine(coordinate), ranges)
             needed = self.context.host.required.get((o.buffer, dim))
             if reach is None or needed is None or reach[0] < needed[0] or reach[1] > needed[1]:
                 return False
@@ -366,16 +367,3 @@ def _windows_of(table: Table, row: Expr, first: Expr) -> Expr:
 
 def _in_phases(o: Banded) -> str:
     return f" in each of {o.phases} phases" if o.phases > 1 else ""
-
-
-def _range(index: Affine, ranges: dict[str, tuple[int, int]]) -> tuple[int, int] | None:
-    """Smallest and largest value of an index whose variables have constant ranges."""
-    low = high = index.offset
-    for monomial, factor in index:
-        if not monomial:
-            continue
-        if len(monomial) != 1 or not isinstance(monomial[0], Var) or monomial[0].name not in ranges:
-            return None
-        ends = [factor * end for end in ranges[monomial[0].name]]
-        low, high = low + min(ends), high + max(ends)
-    return low, high

@@ -20,6 +20,7 @@ from selector.emit.rings import Piece, Ring
 from selector.emit.scalar import Space, Storage
 from selector.emit.units import Unit
 from selector.emit.warpgroups.boxes import READY, Boxes, as_boxes
+from selector.emit.warpgroups.clusters import ask
 from selector.emit.warpgroups.panels import ALIGNMENT, Panels
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
@@ -75,9 +76,7 @@ class BoxRing(Ring):
     def _ask(self, slot: str) -> None:
         """All boxes of one slot, for one thread."""
         self._point(slot)
-        self.pipeline.expect(sum(b.bytes for b in self.boxes), slot)
-        for boxes in self.boxes:
-            boxes.write(self.context, self.pipeline.filled(slot))
+        ask(self.boxes, self.pipeline, self.context, slot=slot)
 
     def _refill(self, unit: Unit) -> list[Piece]:
         """One piece, since little is to be written; so it stands where the others are likely to

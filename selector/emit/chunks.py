@@ -112,16 +112,9 @@ def cache_of(copy: Copy, context: KernelContext, thread: Expr) -> str:
     """
     if thread == LANE and context.block.warps > 1 and _warps_share(copy, context):
         return "through"
-    sizes = {
-        name
-        for param in context.params.values()
-        for dim in param.dims
-        for part in (dim.min, dim.extent, dim.stride)
-        for name in free_vars(part)
-    }
     own = {d.var.name for d in (copy.x, *copy.rows)}
     mentioned = {name for c in copy.coordinates for name in free_vars(c)}
-    return "through" if mentioned <= sizes | own else "past"
+    return "through" if mentioned <= context.host.sizes | own else "past"
 
 
 def _warps_share(copy: Copy, context: KernelContext) -> bool:

@@ -1,10 +1,11 @@
-"""Shared memory that threads fill from global memory element by element: several elements of each
-are on their way before the first is waited for.
+"""Nests of copies, element by element, of which several of each thread are on their way before the
+first is waited for: what fills shared memory from global memory, and what leaves it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
@@ -22,11 +23,13 @@ FLIGHT = 8
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """``total`` elements of ``size`` threads, so many at once; ``thread``: the number of one."""
+    """Elements of ``size`` threads, so many at once; ``thread``: the number of one. ``total``: how
+    many there are; None if that is all.
+    """
 
     thread: Expr
     size: int
-    total: Expr
+    total: Expr | None
     count: int
 
 
@@ -52,13 +55,14 @@ def bring(
     w, value = context.writer, nest.store.value
     name = context.names.fresh("held")
     held = element(value.type, pointer(name), "step")
-    step = number(flight.size * flight.count)
-    with w.loop("first", flight.thread, flight.total, step=step):
+    total, step = flight.total, number(flight.size * flight.count)
+    first = flight.thread if total is None else number("first")
+    with w.block() if total is None else w.loop("first", flight.thread, total, step=step):
         w.add(Array(name, c_type(value.type), flight.count))
         for stored in (False, True):
             with w.loop("step", number(0), number(flight.count), "unrolled"):
-                w.add(Let("int", ("i",), (plus("first", times("step", flight.size)),)))
-                with w.when(less("i", flight.total)):
+                w.add(Let("int", ("i",), (plus(first, times("step", flight.size)),)))
+                with nullcontext() if total is None else w.when(less("i", total)):
                     digits(nest)
                     if stored:
                         store(nest.store, nest.condition, held)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
-from selector.ir.lanes import lane
+from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import (
     Broadcast,
     BufferParam,
@@ -28,7 +28,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import free_vars, substitute, walk_expr
+from selector.ir.traverse import free_vars, substitute, substitute_stmt, walk_expr
 
 PLAIN_LOOPS = (
     ForKind.SERIAL,
@@ -131,7 +131,7 @@ def _scalarize(loops: list[For], s: Store, condition: Expr | None) -> Nest | Non
         digits = [Digit(v, IntImm(n)) for v, n in marks]
         index, value = lane(index, marks), lane(value, marks)
         if predicate is not None:
-            predicate = predicate if predicate.type.lanes == 1 else lane(predicate, marks)
+            predicate = own_lane(predicate, marks)
     values: dict[str, Expr] = {}
     for number, loop in enumerate(reversed(loops)):
         var = Var(f"$i{number}")
@@ -139,14 +139,16 @@ def _scalarize(loops: list[For], s: Store, condition: Expr | None) -> Nest | Non
         values[loop.name] = (Affine.of(loop.min) + var).to_expr()
     if any(free_vars(d.extent) & values.keys() for d in digits):
         return None
-    scalar = Store(
-        s.buffer,
-        substitute(index, values),
-        substitute(value, values),
-        None if predicate is None else substitute(predicate, values),
-    )
+    scalar = where(Store(s.buffer, index, value, predicate), values)
     test = None if condition is None else substitute(condition, values)
     return Nest(tuple(digits), scalar, test)
+
+
+def where(s: Store, values: dict[str, Expr]) -> Store:
+    """The statement for these values of variables."""
+    found = substitute_stmt(s, values)
+    assert isinstance(found, Store)
+    return found
 
 
 def independent(nest: Nest, param: BufferParam | None, pitches: tuple[Expr, ...] = ()) -> bool:
@@ -228,12 +230,7 @@ def merge_digits(nest: Nest, factors: list[Affine]) -> Nest:
             if fits:
                 joined = Digit(low.var, IntImm(low.count * high.count))
                 rest = [joined if d is low else d for d in digits if d is not high]
-                store = Store(
-                    nest.store.buffer,
-                    substitute(nest.store.index, {high.var.name: IntImm(0)}),
-                    substitute(nest.store.value, {high.var.name: IntImm(0)}),
-                    nest.store.predicate,
-                )
+                store = where(nest.store, {high.var.name: IntImm(0)})
                 rest_factors = [f.rest(high.var) for f in factors]
                 return merge_digits(Nest(tuple(rest), store, nest.condition), rest_factors)
     return nest
@@ -256,9 +253,7 @@ def cut_digits(nest: Nest, dims: tuple[Dim, ...]) -> Nest:
             if d.count <= length or d.count % length:
                 continue
             row = Digit(Var(f"{d.var.name}_{outer}"), IntImm(d.count // length))
-            place = {d.var.name: (Affine.of(row.var) * length + d.var).to_expr()}
+            place: dict[str, Expr] = {d.var.name: (Affine.of(row.var) * length + d.var).to_expr()}
             digits = [Digit(d.var, IntImm(length)) if x is d else x for x in nest.digits]
-            value = substitute(load, place)
-            store = Store(s.buffer, substitute(s.index, place), value, s.predicate)
-            return cut_digits(Nest((*digits, row), store, nest.condition), dims)
+            return cut_digits(Nest((*digits, row), where(s, place), nest.condition), dims)
     return nest

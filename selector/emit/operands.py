@@ -72,6 +72,14 @@ def matrix_load(block: Block, context: KernelContext) -> str | None:
     return "ldmatrix_trans" if transposed and o.type.bytes == 2 and not block.ragged else None
 
 
+def _at(e: Expr, row: Affine, depth: Affine) -> Expr:
+    return substitute(e, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()})
+
+
+def _index(o: Access, row: Affine, depth: Affine) -> Affine:
+    return o.base + o.row_stride * row + o.depth_stride * depth
+
+
 def _is_plain(storage: Storage) -> bool:
     """Whether it is shared memory whose rows lie as their indices say."""
     return storage.space is Space.SHARED and storage.panels is None and storage.strips is None
@@ -119,8 +127,7 @@ class BlockFetcher:
     def _load_matrices(self, blocks: tuple[Block, ...], form: str) -> None:
         if len(blocks) == 3:
             self._load_matrices(blocks[:2], form)
-            self._load_matrices(blocks[2:], form)
-            return
+            blocks = blocks[2:]
         panels = self.context.storages[blocks[0].operand.buffer].panels
         if panels is None:
             base = self._lane_address(blocks, form)
@@ -193,9 +200,7 @@ class BlockFetcher:
         row, depth = self._place(block, number)
         condition = None
         if o.predicate is not None:
-            condition = substitute(
-                o.predicate, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()}
-            )
+            condition = _at(o.predicate, row, depth)
         if block.stops:
             inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))
             condition = inside if condition is None else conjunction(condition, inside)
@@ -247,40 +252,27 @@ class BlockFetcher:
         c.writer.add(LoadFragment((self._fresh(block),), how, base, place.offset, condition))
         return True
 
-    def _byte_word(self, block: Block) -> bool:
-        """Whether a register is four neighbouring bytes of shared memory, brought by the words that
-        hold them.
+    def _whole_word(self, block: Block) -> bool:
+        """Whether a register is a float of shared memory, or four neighbouring bytes, brought by
+        the words that hold them.
         """
         o, c = block.operand, self.context
         assert isinstance(o, Access)
-        storage = c.storages[o.buffer] if o.value is None and o.type.bytes == 1 else None
-        if storage is None or not _is_plain(storage) or o.depth_stride.constant != 1:
+        if o.value is not None or o.type.bytes not in (1, 4) or not _is_plain(c.storages[o.buffer]):
             return False
-        if any(self._element_condition(block, n) is not None for n in range(4)):
+        if any(self._element_condition(block, n) is not None for n in range(4 // o.type.bytes)):
             return False
-        row, depth = self._place(block, 0)
-        place = o.base + o.row_stride * row + depth
-        symbolic = place - place.offset
-        if not c.is_multiple(symbolic, 4) or place.offset < 0:
+        place = _index(o, *self._place(block, 0))
+        symbolic, bytes_ = place - place.offset, o.type.bytes == 1
+        beside = o.depth_stride.constant == 1 and c.is_multiple(symbolic, 4) and place.offset >= 0
+        if bytes_ and not beside:
             return False
         base = self._pointer(o.buffer, symbolic)
-        c.writer.add(LoadFragment((self._fresh(block),), "byte_word", base, place.offset))
-        return True
-
-    def _single(self, block: Block) -> bool:
-        """Whether a register is a single float of shared memory."""
-        o, c = block.operand, self.context
-        assert isinstance(o, Access)
-        storage = c.storages[o.buffer] if o.value is None and o.type.bytes == 4 else None
-        if storage is None or not _is_plain(storage):
-            return False
-        if self._element_condition(block, 0) is not None:
-            return False
-        row, depth = self._place(block, 0)
-        place = o.base + o.row_stride * row + o.depth_stride * depth
-        base = self._pointer(o.buffer, place - place.offset)
-        value = element(o.type, pointer(base), IntImm(place.offset))
-        c.writer.add(LoadFragment((self._fresh(block),), "elements", elements=(value,)))
+        load = LoadFragment((self._fresh(block),), "byte_word", base, place.offset)
+        if not bytes_:
+            value = element(o.type, pointer(base), IntImm(place.offset))
+            load = LoadFragment(load.registers, "elements", elements=(value,))
+        c.writer.add(load)
         return True
 
     def _pointer(self, buffer: str, symbolic: Affine) -> str:
@@ -298,7 +290,7 @@ class BlockFetcher:
         if o.value is None or o.type != FLOAT16:
             return None
         row, depth = self._place(block, number)
-        value = substitute(o.value, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()})
+        value = _at(o.value, row, depth)
         while isinstance(value, Cast) and value.type.is_float:
             value = value.value
         match value:
@@ -310,16 +302,15 @@ class BlockFetcher:
     def _gather(self, block: Block) -> None:
         o = block.operand
         assert isinstance(o, Access)
-        if self._byte_pair(block) or self._byte_word(block) or self._single(block):
+        if self._byte_pair(block) or self._whole_word(block):
             return
         elements: list[Expr] = []
         for number in range(4 // o.type.bytes):
             row, depth = self._place(block, number)
-            index = (o.base + o.row_stride * row + o.depth_stride * depth).to_expr()
+            index = _index(o, row, depth).to_expr()
             condition = self._element_condition(block, number)
-            value: Expr = Load(o.type, o.buffer, index, condition)
-            if o.value is not None:
-                value = self._computed(o, row, depth, block)
+            loads = Load(o.type, o.buffer, index, condition)
+            value = loads if o.value is None else self._computed(o, row, depth, block)
             elements.append(self.context.scalar.legal(value))
         register = self._fresh(block)
         self.context.writer.add(LoadFragment((register,), "elements", elements=tuple(elements)))
@@ -327,7 +318,7 @@ class BlockFetcher:
     def _computed(self, o: Access, row: Affine, depth: Affine, block: Block) -> Expr:
         """An element that is no load; zero past the operand's depth, whatever it meets there."""
         assert o.value is not None
-        value = substitute(o.value, {ROW.name: row.to_expr(), DEPTH.name: depth.to_expr()})
+        value = _at(o.value, row, depth)
         if not block.ragged:
             return value
         inside = Compare(CompareOp.LT, depth.to_expr(), IntImm(o.depth))

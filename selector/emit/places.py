@@ -102,10 +102,10 @@ class ReadOut:
 
 def index_form(index: Expr, region: Region, outer: Digits) -> IndexForm | None:
     n, m = Var("$n"), Var("$m")
-    affine = to_affine(lane(index, ((n, region.n), (m, region.m), *outer)))
-    base, by_m, by_n = affine.rest(n).rest(m), affine.coefficient(m), affine.coefficient(n)
-    if any(p.mentions(v.name) for p in (base, by_m, by_n) for v in (n, m)):
+    parts = to_affine(lane(index, ((n, region.n), (m, region.m), *outer))).parts(m, n)
+    if parts is None:
         return None
+    base, by_m, by_n = parts
     at_m, at_n = (COLUMN, ROW) if region.swapped else (ROW, COLUMN)
     return IndexForm(base, by_m, by_n, base + by_m * at_m + by_n * at_n, {})
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from selector.diagnostics import InternalError
 from selector.emit.accumulators import by_warp
@@ -27,7 +28,7 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds, loaded, nodes_of
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Allocate, Call, Expr, Load, Memory, Stmt, Store, Var, VectorReduce
-from selector.ir.traverse import map_expr, stmt_exprs, union_of_names, walk_stmt
+from selector.ir.traverse import change_expr, stmt_exprs, union_of_names, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.normalize import TENSOR_MEMORY, is_read_out
 from selector.lowering.structure import thread_regions
@@ -165,22 +166,15 @@ def _loads_by_row(
         if x.buffer != name:
             continue
         own = digits
-        if x.index.type.lanes != _lanes(digits):  # by rows, beside reductions
+        if x.index.type.lanes != prod(n for _, n in digits):  # by rows, beside reductions
             own = tuple((d, n) for d, n in digits if d is not COLUMN)
-            if x.index.type.lanes != _lanes(own):
+            if x.index.type.lanes != prod(n for _, n in own):
                 return None
         start = row_start(x, own, context)
         if start is None or start % rows or x.predicate is not None:
             return None
         reach = max(reach, start + dict(digits)[ROW])
     return reach
-
-
-def _lanes(digits: Digits) -> int:
-    total = 1
-    for _, n in digits:
-        total *= n
-    return total
 
 
 def row_start(load: Load, digits: Digits, context: KernelContext) -> int | None:
@@ -232,8 +226,7 @@ def row_element(load: Load, scalar: ElementScalar) -> Var | None:
 
 def with_rows(e: Expr, scalar: ElementScalar) -> Expr:
     """A lane's expression with what stands for its loads from arrays of rows."""
-    found = row_element(e, scalar) if isinstance(e, Load) else None
-    return found if found is not None else map_expr(e, lambda x: with_rows(x, scalar))
+    return change_expr(e, lambda x: row_element(x, scalar) if isinstance(x, Load) else None)
 
 
 def assign_rows(s: Store, context: KernelContext) -> None:

@@ -17,7 +17,6 @@ from selector.emit.legalize_scalars import computed
 from selector.emit.regions import Element, Region
 from selector.emit.row_registers import with_rows
 from selector.emit.scalar import c_type
-from selector.emit.threads import JOINS
 from selector.gpu.ir.expressions import both, equal, of_lane
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.gpu.ir.nodes import State
@@ -31,20 +30,14 @@ from selector.ir.nodes import (
     Expr,
     FloatImm,
     Load,
-    ReduceOp,
     Stmt,
     Store,
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.traverse import map_expr, replaced_all, walk_expr
 
 CHAINS = 4  # of a long reduction: an instruction takes as many cycles to be there for the next
-_JOINS = {
-    ReduceOp.ADD: BinaryOp.ADD,
-    ReduceOp.MAX: BinaryOp.MAX,
-    ReduceOp.MIN: BinaryOp.MIN,
-}
 
 Covered = list[tuple[Region, Digits]]
 
@@ -108,7 +101,7 @@ def _takes_further(s: Store, context: KernelContext) -> bool:
             return False
     own = [isinstance(x, Load) and (x.buffer, x.index) == (s.buffer, s.index) for x in (a, b)]
     term = b if own[0] else a
-    if not any(own) or _JOINS.get(sums[0].node.op) is not op:
+    if not any(own) or sums[0].node.op.joins is not op:
         return False
     match term:
         case VectorReduce():
@@ -196,7 +189,7 @@ class RowSumCode:
                 self._reduce(node, elements, total)
                 totals[node] = Broadcast(names.variable(total, node.type.element), node.lanes)
             digits = ((ROW, region.m), *outer)
-            value = with_rows(lane(_with_totals(s.value, totals), digits), scalar)
+            value = with_rows(lane(replaced_all(s.value, totals), digits), scalar)
             kept = self.context.registers.rows.get(s.buffer)
             if kept is not None:
                 first = to_affine(lane(s.index, digits)).rest(ROW)
@@ -214,7 +207,7 @@ class RowSumCode:
 
     def _reduce(self, node: VectorReduce, elements: list[Expr], total: str) -> None:
         """Declare ``total``: what the four lanes of a row make of its elements."""
-        w, t, join = self.context.writer, node.type.element, JOINS[node.op]
+        w, t, join = self.context.writer, node.type.element, node.op.joins
         chains = CHAINS if len(elements) >= 4 * CHAINS else 1
         names = [total, *(self.context.names.fresh("total") for _ in range(chains - 1))]
         totals = [Var(name, t) for name in names]
@@ -230,9 +223,3 @@ class RowSumCode:
         (one,) = totals
         for step in (1, 2):
             w.store(one, computed(join, one, of_lane(one, step), t))
-
-
-def _with_totals(e: Expr, totals: dict[VectorReduce, Expr]) -> Expr:
-    if isinstance(e, VectorReduce) and e in totals:
-        return totals[e]
-    return map_expr(e, lambda x: _with_totals(x, totals))

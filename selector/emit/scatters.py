@@ -9,14 +9,16 @@ any element, none would begin before that is done.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space, Storage, c_type
 from selector.gpu.ir.expressions import all_of, element, number, pointer
 from selector.gpu.ir.memory import Array
-from selector.ir.nodes import Expr, For, ForKind, IfThenElse, IntImm, Load, Store, Var
-from selector.ir.traverse import free_vars, map_expr, walk_expr
+from selector.ir.nodes import Expr, For, ForKind, IntImm, Load, Store, Var
+from selector.ir.traverse import free_vars, replaced_all, walk_expr
+from selector.lowering.structure import under_conditions
 
 MOST = 32  # elements that a thread holds
 
@@ -36,11 +38,7 @@ def as_scatter(s: For, context: KernelContext) -> Scatter | None:
     """None for other loops."""
     if s.kind is not ForKind.UNROLLED or not isinstance(s.extent, IntImm) or s.extent.value > MOST:
         return None
-    conditions: list[Expr] = []
-    body = s.body
-    while isinstance(body, IfThenElse) and body.otherwise is None:
-        conditions.append(body.condition)
-        body = body.then
+    conditions, body = under_conditions(s.body)
     if not isinstance(body, Store) or body.value.type.lanes > 1:
         return None
     if not any(isinstance(e, Load) for e in walk_expr(body.index)):
@@ -76,15 +74,8 @@ def emit_scatter(s: Scatter, context: KernelContext) -> None:
                 to = element(load.type, pointer(own.buffer), name)
                 w.store(to, scalar.legal(load))
         with w.loop(name, number(0), number(s.count), "unrolled"):
-            store = Store(s.store.buffer, _with(s.store.index, held), _with(s.store.value, held))
-            test = all_of(scalar.legal(_with(c, held)) for c in s.conditions)
-            to = scalar.access(context.storages[store.buffer], store.index)
-            if test is None:
-                w.store(to, scalar.legal(store.value))
-            else:
-                with w.when(test):
-                    w.store(to, scalar.legal(store.value))
-
-
-def _with(e: Expr, held: dict[Expr, Expr]) -> Expr:
-    return held[e] if e in held else map_expr(e, lambda x: _with(x, held))
+            index, value = (replaced_all(e, held) for e in (s.store.index, s.store.value))
+            test = all_of(scalar.legal(replaced_all(c, held)) for c in s.conditions)
+            to = scalar.access(context.storages[s.store.buffer], index)
+            with nullcontext() if test is None else w.when(test):
+                w.store(to, scalar.legal(value))

@@ -9,26 +9,16 @@ and its largest value in the loop are known before it, and tested there once for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space
-from selector.emit.thread_sums import whole_sums
+from selector.emit.thread_sums import ThreadStatements, whole_sums
 from selector.gpu.ir.expressions import all_of, at_least
 from selector.ir.affine import Affine, carry, split_by_strides
 from selector.ir.contents import holds
-from selector.ir.nodes import Allocate, Expr, For, ForKind, IntImm, LetStmt, Load, Stmt, Store, Var
+from selector.ir.nodes import Allocate, Expr, For, ForKind, IntImm, LetStmt, Load, Store, Var
 from selector.ir.traverse import walk_all_exprs, walk_stmt
 from selector.lowering.boundaries import clamps
-
-
-class ThreadStatements(Protocol):
-    """``selector.emit.threads.ThreadCode`` says what each of them is."""
-
-    context: KernelContext
-    whole: set[tuple[Store, ...]]
-
-    def statement(self, s: Stmt) -> None: ...
 
 
 def emit_tested(s: For, start: Expr, stop: Expr, code: ThreadStatements) -> bool:

@@ -11,15 +11,13 @@ begin equally far from a multiple; elsewhere each statement goes lane by lane.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from selector.emit.context import KernelContext
 from selector.emit.thread_lanes import block_behind, goes_on, later, one_lane
+from selector.emit.thread_sums import ThreadStatements
 from selector.emit.thread_vector_code import (
-    emit_vectors,
-    load_windows,
+    emit_side_by_side,
     shift_of,
     vector_condition,
     vector_flags,
@@ -35,20 +33,8 @@ from selector.emit.thread_vectors import (
 )
 from selector.gpu.ir.expressions import all_of, equal, less, number, plus, remainder, times
 from selector.gpu.ir.nodes import Let
-from selector.ir.nodes import Expr, IfThenElse, Stmt, Store
-from selector.lowering.structure import loaded_names, stored_names
-
-
-class ThreadStatements(Protocol):
-    """``selector.emit.threads.ThreadCode`` says what each of them is."""
-
-    context: KernelContext
-    alone: dict[str, int]
-    grid: tuple[str, ...]
-
-    def turns(
-        self, s: Store, thread: str, turn: Expr, loop: AbstractContextManager[None]
-    ) -> None: ...
+from selector.ir.nodes import Expr, Stmt, Store
+from selector.lowering.structure import loaded_names, stored_names, under_conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +108,10 @@ def _as_vectors(ones: Sequence[Store], lanes: int, windows: Windows) -> tuple[Ve
     return whole if len(whole) == len(found) and windows.found else ()
 
 
-def _store(s: Stmt) -> tuple[tuple[Expr, ...], Store] | None:
+def _store(s: Stmt) -> tuple[list[Expr], Store] | None:
     """A vector store, and the conditions that it stands under."""
-    conditions = list[Expr]()
-    while isinstance(s, IfThenElse) and s.otherwise is None:
-        conditions.append(s.condition)
-        s = s.then
-    return (tuple(conditions), s) if isinstance(s, Store) and s.value.type.lanes > 1 else None
+    conditions, s = under_conditions(s)
+    return (conditions, s) if isinstance(s, Store) and s.value.type.lanes > 1 else None
 
 
 def _vectors(
@@ -143,9 +126,7 @@ def _vectors(
     last, lanes = vectors[-1], vectors[-1].needs.lanes
     condition = vector_condition(last, context)
     with w.block() if condition is None else w.when(condition):
-        load_windows(last, context)
-        for v in vectors:
-            emit_vectors(replace(v, windows=()), context)
+        emit_side_by_side(vectors, context)
     if condition is None:
         return
     with w.otherwise():

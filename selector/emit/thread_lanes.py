@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from selector.emit.nests import where
 from selector.ir.affine import split_by_strides, to_affine
-from selector.ir.lanes import lane
+from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import (
     BufferParam,
     Compare,
@@ -30,8 +31,8 @@ from selector.ir.traverse import (
     conjuncts,
     free_vars,
     map_expr,
+    map_stmt,
     stmt_exprs,
-    substitute,
     walk_expr,
     walk_stmt,
 )
@@ -45,13 +46,13 @@ UNROLLED_LANES = 64
 def one_lane(s: Store) -> Store:
     """Lane ``LANE`` of a statement."""
     digits, p = ((LANE, s.value.type.lanes),), s.predicate
-    predicate = None if p is None else lane(p, digits) if p.type.lanes > 1 else p
+    predicate = None if p is None else own_lane(p, digits)
     return Store(s.buffer, lane(s.index, digits), lane(s.value, digits), predicate)
 
 
 def later(one: Store, by: Expr) -> Store:
     """The lane that lies so many behind."""
-    return _where(one, {LANE.name: add(LANE, by)})
+    return where(one, {LANE.name: add(LANE, by)})
 
 
 def goes_on(one: Store, thread: str, lanes: int) -> bool:
@@ -95,7 +96,7 @@ def unconditional(blocks: Iterable[str], body: Stmt) -> tuple[str, ...]:
 
 def _next(one: Store, loop: str) -> Store:
     """The same lane in the next iteration of a loop."""
-    return _where(one, {loop: add(Var(loop), IntImm(1))})
+    return where(one, {loop: add(Var(loop), IntImm(1))})
 
 
 def dealt(s: Store, thread: str, turn: Expr) -> Store:
@@ -103,34 +104,17 @@ def dealt(s: Store, thread: str, turn: Expr) -> Store:
     of all their elements.
     """
     lanes = IntImm(s.value.type.lanes)
-    return _where(one_lane(s), {thread: div(turn, lanes), LANE.name: mod(turn, lanes)})
+    return where(one_lane(s), {thread: div(turn, lanes), LANE.name: mod(turn, lanes)})
 
 
-def _where(one: Store, values: dict[str, Expr]) -> Store:
-    predicate = None if one.predicate is None else substitute(one.predicate, values)
-    index, value = substitute(one.index, values), substitute(one.value, values)
-    return Store(one.buffer, index, value, predicate)
-
-
-def _ordered(one: Store) -> Store:
+def _ordered(one: Store) -> Stmt:
     """The same with all sums in one order."""
-    predicate = None if one.predicate is None else _in_order(one.predicate)
-    return Store(one.buffer, _in_order(one.index), _in_order(one.value), predicate)
+    return map_stmt(one, lambda s: s, _in_order)
 
 
 def _in_order(e: Expr) -> Expr:
     e = map_expr(e, _in_order)
     return to_affine(e).to_expr(e.type) if e.type.is_integer and e.type.lanes == 1 else e
-
-
-def same_index(a: Expr, b: Expr) -> bool:
-    """Whether lanes of two statements touch the same elements."""
-    if a == b:
-        return True
-    if a.type.lanes != b.type.lanes or a.type.lanes == 1:
-        return a.type.lanes == b.type.lanes and (to_affine(a) - to_affine(b)).constant == 0
-    digits = ((Var("$lane"), a.type.lanes),)
-    return (to_affine(lane(a, digits)) - to_affine(lane(b, digits))).constant == 0
 
 
 def is_short(s: Store) -> bool:

@@ -29,9 +29,9 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.memory import Array, Evaluate, Point, StoreChunk
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
-from selector.ir.lanes import lane
+from selector.ir.contents import holds
+from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import Call, Expr, Load, Store, Var, VectorReduce
-from selector.ir.traverse import walk_expr
 
 RUN_BYTES = 16
 _LANE = Var("$l0")
@@ -61,7 +61,7 @@ def as_run(s: Store, context: KernelContext) -> Run | None:
         return None
     if any(c % per for _, c in first):
         return None
-    if any(isinstance(e, VectorReduce) for e in walk_expr(s.value)):
+    if holds(s.value, VectorReduce):
         return None
     return Run(s, first, lanes, per)
 
@@ -104,7 +104,7 @@ def _gather(run: Run, context: KernelContext, kind: str) -> None:
     w, value = context.writer, run.store.value
     w.add(Array("run", kind, run.per, RUN_BYTES))
     at = Affine.of(context.names.variable("v")) * run.per + context.names.variable("e")
-    found = lane(value, ((at.to_expr(), run.lanes),)) if value.type.lanes > 1 else value
+    found = own_lane(value, ((at.to_expr(), run.lanes),))
     with w.loop("e", number(0), number(run.per), "unrolled"):
         w.store(element(found.type, pointer("run"), "e"), context.scalar.legal(found))
     w.add(StoreChunk(pointer("to"), pointer("run")))

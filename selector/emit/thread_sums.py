@@ -11,17 +11,16 @@ All that they load is loaded once: where pixels lie side by side, as one run of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
 from itertools import combinations, groupby
 from typing import Protocol
 
 from selector.emit.context import KernelContext
 from selector.emit.nests import vector_digits
 from selector.emit.scalar import Space, Storage
-from selector.emit.thread_lanes import LANE, one_lane, same_index
+from selector.emit.thread_lanes import LANE, one_lane
 from selector.emit.thread_vector_code import (
-    emit_vectors,
-    load_windows,
+    emit_side_by_side,
     rows_flag,
     vector_condition,
 )
@@ -29,17 +28,28 @@ from selector.emit.thread_vectors import Needs, Vectors, Windows, vectors_of
 from selector.gpu.ir.expressions import all_of
 from selector.ir.affine import to_affine
 from selector.ir.contents import holds
+from selector.ir.lanes import same_index
 from selector.ir.nodes import Allocate, Block, Expr, For, Load, Stmt, Store
 from selector.ir.traverse import free_vars, walk_expr
 
 
-class LaneCode(Protocol):
-    """``selector.emit.threads.ThreadCode`` says what each of them is."""
+class ThreadStatements(Protocol):
+    """What writes statements of a thread: ``selector.emit.threads.ThreadCode`` says what each of
+    them is.
+    """
 
     context: KernelContext
+    alone: dict[str, int]
+    grid: tuple[str, ...]
     whole: set[tuple[Store, ...]]
 
+    def statement(self, s: Stmt) -> None: ...
+
     def each(self, s: Store, extents: tuple[int, ...], how: str = "") -> None: ...
+
+    def turns(
+        self, s: Store, thread: str, turn: Expr, loop: AbstractContextManager[None]
+    ) -> None: ...
 
 
 def side_by_side(stmts: Sequence[Stmt]) -> Iterator[Sequence[Stmt]]:
@@ -48,19 +58,17 @@ def side_by_side(stmts: Sequence[Stmt]) -> Iterator[Sequence[Stmt]]:
         yield tuple(part)
 
 
-def emit_sums(stmts: Sequence[Stmt], code: LaneCode) -> bool:
+def emit_sums(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
     """Write some statements if they are such."""
     stores = [s for s in stmts if isinstance(s, Store)]
     vectors = _as_vectors(stores, code.context) if 1 < len(stores) == len(stmts) else ()
     if not vectors:
         return False
-    w, context, last = code.context.writer, code.context, vectors[-1]
+    w, context = code.context.writer, code.context
     whole = tuple(stores) in code.whole
-    condition = None if whole else vector_condition(last, context)
+    condition = None if whole else vector_condition(vectors[-1], context)
     with w.block() if condition is None else w.when(condition):
-        load_windows(last, context, aligned=whole)
-        for v in vectors:
-            emit_vectors(replace(v, windows=()), context)
+        emit_side_by_side(vectors, context, aligned=whole)
     if condition is not None:
         with w.otherwise():
             for s in stores:

@@ -4,8 +4,9 @@ stores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
@@ -107,6 +108,15 @@ def emit_vectors(v: Vectors, context: KernelContext) -> None:
             _store(v, run, context)
         with w.otherwise(), w.loop(name, number(0), number(lanes), "unrolled"):
             w.store(scalar.access(storage, s.index), element(storage.type, pointer(run), name))
+
+
+def emit_side_by_side(
+    vectors: Sequence[Vectors], context: KernelContext, *, aligned: bool = False
+) -> None:
+    """Statements whose windows are those of the last one, for where all go as vectors."""
+    load_windows(vectors[-1], context, aligned=aligned)
+    for v in vectors:
+        emit_vectors(replace(v, windows=()), context)
 
 
 def load_windows(v: Vectors, context: KernelContext, *, aligned: bool = False) -> None:

@@ -31,7 +31,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
+from selector.ir.traverse import free_vars, replaced_all, substitute, walk_expr
 from selector.lowering.boundaries import clamps, inner_side
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import slack, unpredicated
@@ -240,7 +240,7 @@ class Windows:
         for at, offset in sorted(places.values(), key=lambda place: place[1]):
             self._enter(*at, offset)
         held = {e: self._held(e, *place) for e, place in places.items()}
-        return _with(value, held)
+        return replaced_all(value, held)
 
     def _place(self, load: Load) -> tuple[_Place, int] | None:
         """What window a load is of, and the element of lane 0 there; None for other loads."""
@@ -337,12 +337,6 @@ class Windows:
         assert window is not None
         index = Affine.of(LANE) * window.step + (offset - window.first)
         return Load(load.type, window.name, index.to_expr())
-
-
-def _with(e: Expr, held: dict[Load, Load]) -> Expr:
-    if isinstance(e, Load) and e in held:
-        return held[e]
-    return map_expr(e, lambda x: _with(x, held))
 
 
 def _unclamped(e: Expr, needs: Needs) -> Expr:

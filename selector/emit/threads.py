@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
@@ -18,7 +19,7 @@ from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_bounds import emit_tested
 from selector.emit.thread_groups import emit_ahead, emit_together
-from selector.emit.thread_lanes import dealt, is_short, same_index
+from selector.emit.thread_lanes import dealt, is_short
 from selector.emit.thread_loops import emit_whole, whole_iterations
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_sums import emit_sums, side_by_side
@@ -37,19 +38,17 @@ from selector.emit.thread_vectors import (
 )
 from selector.gpu.ir.expressions import (
     all_of,
-    element,
     mixed_radix,
     number,
     plus,
-    pointer,
     times,
 )
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, State, Sync
-from selector.ir.lanes import Digits, lane
+from selector.ir.contents import holds
+from selector.ir.lanes import Digits, lane, own_lane, same_index
 from selector.ir.nodes import (
     Allocate,
-    BinaryOp,
     Block,
     Call,
     Evaluate,
@@ -66,21 +65,12 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.traverse import change_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated
 from selector.lowering.whole_rows import MEET
 
 UNROLLED_STEPS = 32
-JOINS = {
-    ReduceOp.ADD: BinaryOp.ADD,
-    ReduceOp.MUL: BinaryOp.MUL,
-    ReduceOp.MIN: BinaryOp.MIN,
-    ReduceOp.MAX: BinaryOp.MAX,
-    ReduceOp.AND: BinaryOp.AND,
-    ReduceOp.OR: BinaryOp.OR,
-}
-"""What joins two terms of a reduction."""
 
 
 class ThreadCode:
@@ -103,7 +93,8 @@ class ThreadCode:
             count = prod(counts)
             few = count % size == 0 and 1 < count // size <= UNROLLED_STEPS
             if few and self._copies_shared(nest):
-                self._copy_out(nest, thread, size, count // size)
+                flight = Flight(thread, size, None, count // size)
+                bring(nest, flight, self.context, self._digits, self._guarded)
                 return
             total = number(count)
             rounds = -(-count // size)
@@ -125,25 +116,6 @@ class ThreadCode:
             name = self.context.names.get(digit.var.name)
             self.context.writer.add(Let("int", (name,), (value,)))
 
-    def _copy_out(self, nest: Nest, thread: Expr, size: int, steps: int) -> None:
-        """A copy out of shared memory: all elements of a thread are read, then stored under their
-        conditions.
-        """
-        w, scalar, store = self.context.writer, self.context.scalar, nest.store
-        name, t = self.context.names.fresh("held"), store.value.type
-        held = element(t, pointer(name), "step")
-        value, i = scalar.legal(store.value), plus(thread, times("step", size))
-        with w.block():
-            w.add(Array(name, c_type(t), steps))
-            with w.loop("step", number(0), number(steps), "unrolled"):
-                w.add(Let("int", ("i",), (i,)))
-                self._digits(nest)
-                w.store(held, value)
-            with w.loop("step", number(0), number(steps), "unrolled"):
-                w.add(Let("int", ("i",), (i,)))
-                self._digits(nest)
-                self._guarded(store, nest.condition, held)
-
     def _copies_shared(self, nest: Nest) -> bool:
         """Whether a nest stores elements of shared memory as they are."""
         value = nest.store.value
@@ -156,10 +128,7 @@ class ThreadCode:
         test = all_of([scalar.legal(t) for t in (condition, s.predicate) if t is not None])
         to = scalar.access(self.context.storages[s.buffer], s.index)
         value = scalar.legal(s.value) if held is None else held
-        if test is None:
-            w.store(to, value)
-            return
-        with w.when(test):
+        with nullcontext() if test is None else w.when(test):
             w.store(to, value)
 
     # ------------------------------------------------------------------ one thread
@@ -334,7 +303,7 @@ class ThreadCode:
                 s.buffer,
                 lane(s.index, digits),
                 self.lane_of(s.value, digits),
-                None if p is None else p if p.type.lanes == 1 else lane(p, digits),
+                None if p is None else own_lane(p, digits),
             )
             self._guarded(scalar, None)
             return
@@ -348,10 +317,10 @@ class ThreadCode:
         match e:
             case VectorReduce(op, value, lanes) if value.type.lanes != lanes:
                 return self.reduce(op, value, value.type.lanes // lanes, digits)
-            case _ if any(isinstance(x, VectorReduce) for x in walk_expr(e)):
+            case _ if holds(e, VectorReduce):
                 return _map_lanes(e, digits, self)
             case _:
-                return lane(e, digits) if e.type.lanes > 1 else e
+                return own_lane(e, digits)
 
     def reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
         w, names = self.context.writer, self.context.names
@@ -361,7 +330,7 @@ class ThreadCode:
         w.add(State(c_type(t), (total,), (first,)))
         with w.loop(counter, number(1), number(factor)):
             term = self.context.scalar.legal(self.lane_of(value, ((step, factor), *digits)))
-            w.store(Var(total, t), computed(JOINS[op], Var(total, t), term, t))
+            w.store(Var(total, t), computed(op.joins, Var(total, t), term, t))
         return names.variable(total, t)
 
 
@@ -375,22 +344,21 @@ def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:
         case Cast(t, v):
             return Cast(t.element, code.lane_of(v, digits))
         case Select(c, a, b):
-            test = c if c.type.lanes == 1 else lane(c, digits)
-            return Select(test, code.lane_of(a, digits), code.lane_of(b, digits))
+            return Select(own_lane(c, digits), code.lane_of(a, digits), code.lane_of(b, digits))
         case _:
             raise EmitError(f"a reduction inside a {type(e).__name__} has no form in a thread")
 
 
 def _expanded(s: Store, code: ThreadCode) -> Store:
     """A scalar store whose value may hold a reduction to one lane."""
-    if not any(isinstance(x, VectorReduce) for x in walk_expr(s.value)):
+    if not holds(s.value, VectorReduce):
         return s
 
-    def expand(e: Expr) -> Expr:
+    def expand(e: Expr) -> Expr | None:
         match e:
             case VectorReduce(op, value, 1):
                 return code.reduce(op, value, value.type.lanes, ())
             case _:
-                return map_expr(e, expand)
+                return None
 
-    return Store(s.buffer, s.index, expand(s.value), s.predicate)
+    return replace(s, value=change_expr(s.value, expand))

@@ -21,7 +21,7 @@ from selector.eqsat.solve import Solution, choose, saturated, solve
 from selector.intrinsics import TensorInstruction
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, Memory, Stmt, Store
-from selector.ir.traverse import map_stmt, walk_stmt
+from selector.ir.traverse import change_stmts, map_stmt, walk_stmt
 from selector.operands.accumulators import is_tensor, touches_tensor
 from selector.operands.computed import compute_operands
 from selector.operands.computed_values import Computed
@@ -236,15 +236,15 @@ def _rewritten(scope: Scope, solution: Solution) -> Stmt:
     """The scope's allocation with the selected statements."""
     skeletons = iter(scope.skeletons)
 
-    def rewrite(s: Stmt) -> Stmt:
-        if isinstance(s, Store) and touches_tensor(s):
-            skeleton = next(skeletons)
-            term = solution.terms[solution.index[skeleton.term]]
-            assert term is not None
-            return Decoder(skeleton.symbols, skeleton.buffers, scope.computed).store(term)
-        return map_stmt(s, rewrite, lambda e: e)
+    def rewrite(s: Stmt) -> Stmt | None:
+        if not isinstance(s, Store) or not touches_tensor(s):
+            return None
+        skeleton = next(skeletons)
+        term = solution.terms[solution.index[skeleton.term]]
+        assert term is not None
+        return Decoder(skeleton.symbols, skeleton.buffers, scope.computed).store(term)
 
-    return replace(scope.allocation, body=rewrite(scope.allocation.body))
+    return replace(scope.allocation, body=change_stmts(scope.allocation.body, rewrite))
 
 
 def _stray(s: Stmt) -> bool:

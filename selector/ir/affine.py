@@ -90,6 +90,14 @@ class Affine(Hashed):
         """The terms without ``atom`` as a factor (it may still be inside an opaque atom)."""
         return Affine(tuple((m, c) for m, c in self.terms if atom not in m))
 
+    def parts(self, *variables: Var) -> tuple[Affine, ...] | None:
+        """What is left, and what each of some variables is multiplied by; None where one of these
+        is in more than that.
+        """
+        rest = reduce(Affine.rest, variables, self)
+        found = (rest, *map(self.coefficient, variables))
+        return None if any(p.mentions(v.name) for p in found for v in variables) else found
+
     def mentions(self, name: str) -> bool:
         """Whether the variable occurs, also inside opaque atoms."""
         return any(name in free_vars(a) for m, _ in self.terms for a in m)
@@ -130,6 +138,15 @@ class Affine(Hashed):
         if divisor == 0 or any(c % divisor for _, c in self.terms):
             return None
         return Affine(tuple((m, c // divisor) for m, c in self.terms))
+
+    def counted_by(self, stride: Affine) -> Affine:
+        """How many strides are in it, by the first of their terms: what that is a factor of."""
+        lead, factor = stride.terms[0]
+        found: dict[Monomial, int] = {}
+        for m, c in self.terms:
+            if c % factor == 0 and all(m.count(a) >= lead.count(a) for a in lead):
+                found[reduce(_without, lead, m)] = c // factor
+        return _build(found)
 
     def to_expr(self, t: Type = INT32) -> Expr:
         """A sum of products, positive terms first; ``t`` is the type of a sum without any."""

@@ -40,14 +40,7 @@ _BINARY = {
     BinaryOp.AND: np.logical_and,
     BinaryOp.OR: np.logical_or,
 }
-_REDUCE = {
-    ReduceOp.ADD: np.add,
-    ReduceOp.MUL: np.multiply,
-    ReduceOp.MIN: np.minimum,
-    ReduceOp.MAX: np.maximum,
-    ReduceOp.AND: np.logical_and,
-    ReduceOp.OR: np.logical_or,
-}
+_REDUCE = {op: _BINARY[op.joins] for op in ReduceOp}
 
 
 def dtype_of(t: Type) -> np.dtype[Any]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TypeVar, cast, get_args
 
 from selector.ir.known import Known, keep
-from selector.ir.nodes import Expr, Load
-from selector.ir.traverse import expr_children, union_of_names
+from selector.ir.nodes import Expr, Let, Load
+from selector.ir.traverse import expr_children, map_expr, substitute, union_of_names
 
 E = TypeVar("E", bound=Known)
 
@@ -49,6 +49,15 @@ def nodes_of(e: Expr, kind: type[E]) -> Iterator[E]:
         if type(top) is kind:
             yield cast(E, top)
         stack += [x for x in expr_children(top)[::-1] if kinds_of(x) & bit]
+
+
+def without_lets(e: Expr) -> Expr:
+    """With all lets of an expression written out."""
+    match e:
+        case Let(name, value, body):
+            return without_lets(substitute(body, {name: value}))
+        case _:
+            return map_expr(e, without_lets) if holds(e, Let) else e
 
 
 def loaded(e: Expr) -> frozenset[str]:

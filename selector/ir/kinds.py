@@ -46,6 +46,11 @@ class ReduceOp(Named):
     AND = "and"
     OR = "or"
 
+    @property
+    def joins(self) -> BinaryOp:
+        """What joins two terms."""
+        return BinaryOp[self.name]
+
 
 class Location(Named):
     """Where a value lives, for ``LocToLoc``."""

@@ -14,6 +14,7 @@ from math import prod
 from typing import assert_never
 
 from selector.diagnostics import EmitError, InternalError
+from selector.ir.affine import to_affine
 from selector.ir.nodes import (
     Binary,
     Broadcast,
@@ -54,6 +55,19 @@ def lane(e: Expr, digits: Digits) -> Expr:
             f"{[n for _, n in digits]} lanes asked of {print_expr(e)} of type {e.type}"
         )
     return _lane(e, digits)
+
+
+def same_index(a: Expr, b: Expr) -> bool:
+    """Whether all lanes of two indices are those of the same elements."""
+    if a == b or a.type.lanes != b.type.lanes:
+        return a == b
+    digits = ((Var("$lane"), a.type.lanes),)
+    return (to_affine(own_lane(a, digits)) - to_affine(own_lane(b, digits))).constant == 0
+
+
+def own_lane(e: Expr, digits: Digits) -> Expr:
+    """One lane of what may have one only."""
+    return lane(e, digits) if e.type.lanes > 1 else e
 
 
 def in_lanes(e: Expr, name: str, count: int) -> Expr:

@@ -77,9 +77,21 @@ FOLD: dict[BinaryOp, Callable[[int, int], int]] = {
 
 def constant(e: Expr) -> int | None:
     """The integer that every lane of ``e`` holds, if it is a literal or a broadcast of one."""
+    e = in_every_lane(e)
+    return e.value if type(e) is IntImm else None
+
+
+def float_constant(e: Expr) -> float | None:
+    """The same for a float."""
+    e = in_every_lane(e)
+    return e.value if type(e) is FloatImm else None
+
+
+def in_every_lane(e: Expr) -> Expr:
+    """What a vector is broadcast from; anything else as it is."""
     while type(e) is Broadcast:
         e = e.value
-    return e.value if type(e) is IntImm else None
+    return e
 
 
 def literal(value: float, t: Type) -> Expr:

@@ -112,6 +112,11 @@ def replaced(e: Expr, old: Expr, new: Expr) -> Expr:
     return new if e is old else map_expr(e, lambda c: replaced(c, old, new))
 
 
+def replaced_all(e: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """With others for all nodes that equal one of some."""
+    return values[e] if e in values else map_expr(e, lambda c: replaced_all(c, values))
+
+
 def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
     """The expressions that a statement holds directly."""
     match s:
@@ -171,6 +176,25 @@ def map_stmt(s: Stmt, on_stmt: Callable[[Stmt], Stmt], on_expr: Callable[[Expr],
             return Atomic(s.producer, stmts[0])
         case _:
             assert_never(s)
+
+
+def change_expr(e: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """What ``change`` gives for a node, the outermost first; where that is None, the node of what
+    its operands become.
+    """
+    found = change(e)
+    return map_expr(e, lambda x: change_expr(x, change)) if found is None else found
+
+
+def change_exprs(s: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
+    """The same of all expressions of a statement tree."""
+    return map_stmt(s, lambda x: change_exprs(x, change), lambda e: change_expr(e, change))
+
+
+def change_stmts(s: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt:
+    """The same of its statements; expressions stay."""
+    found = change(s)
+    return map_stmt(s, lambda x: change_stmts(x, change), lambda e: e) if found is None else found
 
 
 def walk_expr(e: Expr) -> Iterator[Expr]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count
 
+from selector.ir.contents import without_lets
 from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
@@ -28,7 +29,6 @@ from selector.ir.nodes import (
     ForKind,
     IfThenElse,
     IntImm,
-    Let,
     LetStmt,
     Load,
     Memory,
@@ -38,7 +38,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, binary, div, mod, mul
-from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
+from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import Type
 
 PARTS = (1 << 16, 1 << 10, 1 << 5)  # of the domain, of those, and of those
@@ -118,23 +118,14 @@ def _stores(s: Stmt, lets: dict[str, Expr]) -> Iterator[tuple[str, Expr]]:
     """What is stored at element 0, by buffer; a store that is none of that has no name."""
     match s:
         case LetStmt(name, value, body):
-            yield from _stores(body, {**lets, name: _plain(substitute(value, lets))})
+            yield from _stores(body, {**lets, name: without_lets(substitute(value, lets))})
         case Block(stmts):
             for x in stmts:
                 yield from _stores(x, lets)
         case Store(buffer, index, value, None) if index == ZERO:
-            yield buffer, _plain(substitute(value, lets))
+            yield buffer, without_lets(substitute(value, lets))
         case _:
             yield "", ZERO
-
-
-def _plain(e: Expr) -> Expr:
-    """Lets written out."""
-    match e:
-        case Let(name, value, body):
-            return _plain(substitute(body, {name: value}))
-        case _:
-            return map_expr(e, _plain)
 
 
 _Test = tuple[str, Expr, bool]

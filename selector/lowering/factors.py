@@ -29,6 +29,7 @@ from selector.ir.nodes import (
     Store,
 )
 from selector.ir.printer import print_expr
+from selector.ir.simplify import float_constant, in_every_lane
 
 Places = NDArray[np.int64]
 
@@ -221,15 +222,12 @@ class Factors:
 
 def makes_zero(exponent: Expr) -> bool:
     """Whether powers of e, or of 2, with this exponent are 0 in float32."""
-    while isinstance(exponent, Broadcast):
-        exponent = exponent.value
-    return isinstance(exponent, FloatImm) and exponent.value <= -1000
+    return (float_constant(exponent) or 0) <= -1000
 
 
 def _base(e: Expr) -> Expr | None:
     """The number of 2 or more that a base is; None for any other."""
-    while isinstance(e, Broadcast):
-        e = e.value
+    e = in_every_lane(e)
     return e if isinstance(e, FloatImm) and e.value >= 2 else None
 
 

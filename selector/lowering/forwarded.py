@@ -26,7 +26,13 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt, stmt_exprs, walk_stmt
+from selector.ir.traverse import (
+    change_exprs,
+    change_stmts,
+    map_stmt,
+    stmt_exprs,
+    walk_stmt,
+)
 from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, sequence
 from selector.lowering.structure import loaded_names, stored_names
 
@@ -37,17 +43,16 @@ def forward(s: Stmt) -> Stmt:
     """The body of a module without such vectors."""
     match s:
         case For(kind=ForKind.GPU_THREAD):  # a warp's matrices and sums of their rows stay
-            return s if holds_tensor(s) else _forward(s)
+            return s if holds_tensor(s) else change_stmts(s, _forwarded)
         case _:
             return map_stmt(s, forward, lambda e: e)
 
 
-def _forward(s: Stmt) -> Stmt:
-    if isinstance(s, Allocate) and s.memory not in (*TENSOR_MEMORY, Memory.GPU_SHARED):
-        body = _without(s)
-        if body is not None:
-            return _forward(body)
-    return map_stmt(s, _forward, lambda e: e)
+def _forwarded(s: Stmt) -> Stmt | None:
+    if not isinstance(s, Allocate) or s.memory in (*TENSOR_MEMORY, Memory.GPU_SHARED):
+        return None
+    body = _without(s)
+    return None if body is None else change_stmts(body, _forwarded)
 
 
 def _without(s: Allocate) -> Stmt | None:
@@ -81,17 +86,14 @@ def _without(s: Allocate) -> Stmt | None:
 def _with(s: Stmt, name: str, index: Expr, value: Expr) -> Stmt:
     """A statement with a value in place of what is loaded of an array."""
 
-    def replaced(e: Expr) -> Expr:
+    def change(e: Expr) -> Expr | None:
         match e:
             case Load(_, buffer, at, None) if buffer == name and at == index:
                 return value
             case _:
-                return map_expr(e, replaced) if name in loaded(e) else e
+                return None if name in loaded(e) else e
 
-    def statement(x: Stmt) -> Stmt:
-        return map_stmt(x, statement, replaced)
-
-    return statement(s)
+    return change_exprs(s, change)
 
 
 def _is_small(s: Stmt) -> bool:

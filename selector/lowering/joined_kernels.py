@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from selector.ir.affine import to_affine
-from selector.ir.lanes import lane
+from selector.ir.lanes import same_index
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -34,9 +33,8 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import (
+    change_exprs,
     free_vars,
-    map_expr,
-    map_stmt,
     substitute_stmt,
     walk_expr,
     walk_stmt,
@@ -130,24 +128,11 @@ def _computed(body: Stmt, s: Stmt) -> Stmt:
     if bound & free_vars(s.value) or sum(1 for _ in walk_expr(s.value)) > LARGEST:
         return body
 
-    def value(e: Expr) -> Expr:
-        if isinstance(e, Load) and e.buffer == s.buffer and _same(e.index, s.index):
-            return s.value
-        return map_expr(e, value)
+    def stored(e: Expr) -> Expr | None:
+        own = isinstance(e, Load) and e.buffer == s.buffer and same_index(e.index, s.index)
+        return s.value if own else None
 
-    def statement(x: Stmt) -> Stmt:
-        return map_stmt(x, statement, value)
-
-    return statement(body)
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    """Whether two indices are those of the same elements."""
-    if a.type.lanes != b.type.lanes:
-        return False
-    digits = ((Var("$lane"), a.type.lanes),)
-    a, b = (lane(e, digits) if e.type.lanes > 1 else e for e in (a, b))
-    return (to_affine(a) - to_affine(b)).constant == 0
+    return change_exprs(body, stored)
 
 
 def _one(group: Sequence[_Part]) -> For:

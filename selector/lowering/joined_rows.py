@@ -26,6 +26,7 @@ from math import prod
 import numpy as np
 
 from selector.ir.affine import Affine, to_affine
+from selector.ir.contents import holds
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -67,7 +68,6 @@ from selector.lowering.row_folds import (
     dense_count,
     elements_of,
     fold_of,
-    holds_loads,
     local_names,
     mixed,
     neutral_of,
@@ -176,7 +176,7 @@ class _Joining:
                 found = fold_of(fold)
             case _:
                 raise NoRows
-        if a != name or found is None or found.to != name or holds_loads(first):
+        if a != name or found is None or found.to != name or holds(first, Load):
             raise NoRows
         match last:
             case Store(to, index, Load(_, buffer, _, None), None) if (

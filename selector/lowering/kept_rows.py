@@ -41,7 +41,12 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import sub
-from selector.ir.traverse import map_expr, map_stmt, walk_all_exprs, walk_stmt
+from selector.ir.traverse import (
+    change_exprs,
+    change_stmts,
+    walk_all_exprs,
+    walk_stmt,
+)
 from selector.ir.types import Type
 from selector.lowering.row_folds import Row
 from selector.lowering.structure import stored_names
@@ -134,7 +139,12 @@ class _Keeping:
                 return replace(s, body=self.kept(s.body))
             case _:
                 pass
-        s = Block((*(self._loaded(v, name) for v, name in self.names.items()), self._read(s)))
+        s = Block(
+            (
+                *(self._loaded(v, name) for v, name in self.names.items()),
+                change_stmts(s, self._read),
+            )
+        )
         for vector, name in self.names.items():
             count = IntImm(self.steps * vector.type.lanes)
             s = Allocate(name, vector.type.element, (count,), Memory.STACK, s)
@@ -148,10 +158,10 @@ class _Keeping:
             store = IfThenElse(reduce(lambda a, b: Binary(BinaryOp.OR, a, b), tests), store)
         return For(STEP.name, IntImm(0), IntImm(self.steps), ForKind.UNROLLED, store)
 
-    def _read(self, s: Stmt) -> Stmt:
+    def _read(self, s: Stmt) -> Stmt | None:
         match s:
             case Block() | Allocate():
-                return map_stmt(s, self._read, lambda e: e)
+                return None
             case For(min=IntImm(0), kind=ForKind.SERIAL):
                 own = {e: v for e, v in _vectors(s) if v in self.names}
                 return self._split(s, own) if own else s
@@ -161,15 +171,11 @@ class _Keeping:
     def _split(self, s: For, own: dict[Load, _Vector]) -> Stmt:
         """A loop over what is kept, and one over the rest."""
 
-        def expr(e: Expr) -> Expr:
-            if isinstance(e, Load) and e in own:
-                return Load(e.type, self.names[own[e]], _place(own[e], Var(s.name)))
-            return map_expr(e, expr)
-
-        def stmt(x: Stmt) -> Stmt:
-            return map_stmt(x, stmt, expr)
-
-        body = stmt(s.body)
+        step = Var(s.name)
+        kept: dict[Expr, Expr] = {
+            e: Load(e.type, self.names[v], _place(v, step)) for e, v in own.items()
+        }
+        body = change_exprs(s.body, kept.get)
         body = _whole(body) if isinstance(body, IfThenElse) else body
         steps = IntImm(self.steps)
         match s.extent:

@@ -18,6 +18,7 @@ from math import inf, isfinite
 import numpy as np
 
 from selector.intrinsics.functions import POWER_OF_TWO, find_function
+from selector.ir.contents import holds
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -32,6 +33,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
+from selector.ir.simplify import float_constant
 from selector.ir.traverse import expr_children, map_expr, walk_expr, walk_stmt
 from selector.lowering.online_forms import grows
 
@@ -47,7 +49,7 @@ def floors_of(s: Stmt) -> Floors:
     for x in walk_stmt(s):
         if not isinstance(x, Store) or grows(x, x.buffer):
             continue
-        start = _constant(x.value)
+        start = float_constant(x.value)
         low = start if start is not None and isfinite(start) else -inf
         found[x.buffer] = min(found.get(x.buffer, inf), low)
     return {name: low for name, low in found.items() if isfinite(low)}
@@ -68,7 +70,7 @@ def masks_in_place(
             (tile,) = tiles
             same = masks.setdefault(tile, select.condition) == select.condition
             lanes = tile.type.lanes == select.condition.type.lanes
-            if not same or not lanes or tile.buffer not in dead or _reads(select.condition):
+            if not same or not lanes or tile.buffer not in dead or holds(select.condition, Load):
                 return None
     buffers = {tile.buffer for tile in masks}
     if any(s.buffer in buffers or buffers & _bare(s.value) for s in stmts):
@@ -99,7 +101,7 @@ def _masked(
 ) -> Iterator[tuple[Select, bool]]:
     """The masks of a value, and whether what is taken of their other number is nothing."""
     if isinstance(e, Select) and is_mask(e):
-        low = _constant(e.otherwise)
+        low = float_constant(e.otherwise)
         yield e, low is not None and _adds_nothing(s, parent, low, floors)
         return
     for x in expr_children(e):
@@ -113,7 +115,7 @@ def _adds_nothing(s: Store, parent: Expr | Store, low: float, floors: Floors) ->
             return reduced and grows(s, s.buffer) and floors.get(s.buffer, -inf) >= low
         case Call(_, name, (*bases, _)) if name in EXPONENTIALS:
             function = EXPONENTIALS[name]
-            fits = name != "pow_f32" or (len(bases) == 1 and _constant(bases[0]) == 2.0)
+            fits = name != "pow_f32" or (len(bases) == 1 and float_constant(bases[0]) == 2.0)
             value = np.array([low], np.float32)
             return function is not None and fits and not function.evaluate(value).any()
         case _:
@@ -126,7 +128,9 @@ def _falls(e: Expr, floors: Floors) -> bool:
         case Call(_, "tile.read", (Load(),)):
             return True
         case Binary(BinaryOp.MUL, a, b):
-            return any((_constant(x) or 0) > 0 and _falls(y, floors) for x, y in ((a, b), (b, a)))
+            return any(
+                (float_constant(x) or 0) > 0 and _falls(y, floors) for x, y in ((a, b), (b, a))
+            )
         case Binary(BinaryOp.SUB, a, Load(_, buffer, _, None)) if buffer in floors:
             return _falls(a, floors)
         case _:
@@ -145,13 +149,3 @@ def _bare(e: Expr) -> set[str]:
         return set()
     own = {e.buffer} if isinstance(e, Load) else set[str]()
     return own.union(*map(_bare, expr_children(e)))
-
-
-def _reads(e: Expr) -> bool:
-    return any(isinstance(x, Load) for x in walk_expr(e))
-
-
-def _constant(e: Expr) -> float | None:
-    while isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, FloatImm) else None

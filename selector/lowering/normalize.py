@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from selector.ir.contents import holds, loaded, nodes_of
+from selector.ir.contents import holds, loaded, nodes_of, without_lets
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -17,7 +17,6 @@ from selector.ir.nodes import (
     ForKind,
     IfThenElse,
     IntImm,
-    Let,
     LetStmt,
     Load,
     Memory,
@@ -27,10 +26,8 @@ from selector.ir.nodes import (
 from selector.ir.simplify import add, simplify
 from selector.ir.traverse import (
     free_vars,
-    map_expr,
     map_stmt,
     stmt_exprs,
-    substitute,
     substitute_stmt,
     walk_stmt,
 )
@@ -84,7 +81,7 @@ def inline_lets(s: Stmt) -> Stmt:
     """
     match s:
         case LetStmt(name, value, body) if _is_pure(value) or (
-            value.type.lanes > 1 and _is_one_store(body)
+            value.type.lanes > 1 and is_one_store(body)
         ):
             return inline_lets(substitute_stmt(body, {name: value}))
         case Atomic(_, body):
@@ -92,24 +89,14 @@ def inline_lets(s: Stmt) -> Stmt:
         case For(name, low, IntImm(1), ForKind.SERIAL | ForKind.UNROLLED, body):
             return inline_lets(substitute_stmt(body, {name: low}))
         case _:
-            return map_stmt(s, inline_lets, _inline_let)
+            return map_stmt(s, inline_lets, without_lets)
 
 
-def _is_one_store(s: Stmt) -> bool:
+def is_one_store(s: Stmt) -> bool:
     """Whether nothing is stored between a let and its use."""
-    match s:
-        case LetStmt(_, _, body) | Atomic(_, body):
-            return _is_one_store(body)
-        case _:
-            return isinstance(s, Store)
-
-
-def _inline_let(e: Expr) -> Expr:
-    match e:
-        case Let(name, value, body):
-            return _inline_let(substitute(body, {name: value}))
-        case _:
-            return map_expr(e, _inline_let) if holds(e, Let) else e
+    while isinstance(s, LetStmt | Atomic):
+        s = s.body
+    return isinstance(s, Store)
 
 
 def _unroll_register_loops(s: Stmt, accumulators: frozenset[str]) -> Stmt:

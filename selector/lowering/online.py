@@ -35,7 +35,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import (
-    map_stmt,
+    change_stmts,
     stmt_exprs,
     substitute_stmt,
     walk_stmt,
@@ -45,9 +45,9 @@ from selector.lowering.factors import Factors, Rows, as_index, rows_at
 from selector.lowering.online_forms import (
     grows,
     is_finite,
+    plain,
     terms_of,
     with_masked_exponents,
-    without_lets,
 )
 from selector.lowering.structure import loaded_names, peel_threads, stored_names
 from selector.lowering.trim import constant_starts, trimmed
@@ -69,14 +69,14 @@ def fuse_online(body: Stmt, asked: Online) -> Stmt:
     """
     found: list[Stmt] = []
 
-    def visit(s: Stmt) -> Stmt:
+    def fused(s: Stmt) -> Stmt | None:
         level = flat(s)
         if found or asked.maximum not in {a.name for a in level[0]}:
-            return map_stmt(s, visit, lambda e: e)
+            return None
         found.append(s)
         return _Fusion(asked, level).fused()
 
-    result = visit(with_masked_exponents(without_lets(body)))
+    result = change_stmts(with_masked_exponents(plain(body)), fused)
     if not found:
         raise _refused(asked, f"`{asked.maximum}` is no array of its own", "compute_at a loop")
     return result

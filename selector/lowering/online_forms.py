@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from selector.ir.contents import holds, loaded
+from selector.ir.contents import holds, loaded, without_lets
 from selector.ir.nodes import (
     Atomic,
     Binary,
@@ -17,7 +17,6 @@ from selector.ir.nodes import (
     CompareOp,
     Expr,
     FloatImm,
-    Let,
     LetStmt,
     Load,
     ReduceOp,
@@ -26,7 +25,9 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt
+from selector.ir.simplify import float_constant
+from selector.ir.traverse import map_expr, map_stmt, substitute_stmt
+from selector.lowering.normalize import is_one_store
 
 
 def grows(s: Store, name: str) -> bool:
@@ -76,9 +77,9 @@ def with_masked_exponents(s: Stmt) -> Stmt:
 
 def _masked_exponent(e: Expr) -> Expr:
     match e:
-        case Select(Compare(CompareOp.LT, a, b), low, value) if _constant(low) is not None:
+        case Select(Compare(CompareOp.LT, a, b), low, value) if float_constant(low) is not None:
             return _masked_exponent(Select(Compare(CompareOp.LE, b, a), value, low))
-        case Select(c, value, low) if _constant(low) == 0:
+        case Select(c, value, low) if float_constant(low) == 0:
             inside = _below(c, value)
             return map_expr(e, _masked_exponent) if inside is None else inside
         case _:
@@ -93,7 +94,7 @@ def _below(c: Expr, e: Expr) -> Expr | None:
             return None if inside is None else Cast(kind, inside)
         case Call(kind, "exp_f32", (x,)):
             return Call(kind, "exp_f32", (Select(c, x, _lowest(x)),))
-        case Call(kind, "pow_f32", (base, x)) if (_constant(base) or 0) > 1:
+        case Call(kind, "pow_f32", (base, x)) if (float_constant(base) or 0) > 1:
             return Call(kind, "pow_f32", (base, Select(c, x, _lowest(x))))
         case _:
             return None
@@ -103,40 +104,16 @@ def _lowest(like: Expr) -> Expr:
     return Broadcast(FloatImm(LOWEST, like.type.element), like.type.lanes)
 
 
-def _constant(e: Expr) -> float | None:
-    while isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, FloatImm) else None
-
-
-def without_lets(s: Stmt) -> Stmt:
+def plain(s: Stmt) -> Stmt:
     """Lets of what loads nothing, or of one statement, are substituted, atomics dropped, blocks
     joined.
     """
     match s:
-        case LetStmt(name, value, body) if not _loads(value) or _is_one_store(body):
-            return without_lets(substitute_stmt(body, {name: value}))
+        case LetStmt(name, value, body) if not holds(value, Load) or is_one_store(body):
+            return plain(substitute_stmt(body, {name: value}))
         case Atomic(_, body):
-            return without_lets(body)
+            return plain(body)
         case Block((only,)):
-            return without_lets(only)
+            return plain(only)
         case _:
-            return map_stmt(s, without_lets, _without_let)
-
-
-def _without_let(e: Expr) -> Expr:
-    match e:
-        case Let(name, value, body):
-            return _without_let(substitute(body, {name: value}))
-        case _:
-            return map_expr(e, _without_let) if holds(e, Let) else e
-
-
-def _is_one_store(s: Stmt) -> bool:
-    while isinstance(s, LetStmt | Atomic):
-        s = s.body
-    return isinstance(s, Store)
-
-
-def _loads(e: Expr) -> bool:
-    return holds(e, Load)
+            return map_stmt(s, plain, without_lets)

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from math import prod
 
-from selector.ir.access import Access, access
+from selector.ir.access import access, walk
 from selector.ir.affine import Affine
+from selector.ir.contents import loaded
 from selector.ir.nodes import (
     Allocate,
-    Broadcast,
     Expr,
     For,
     ForKind,
@@ -32,7 +31,6 @@ from selector.ir.nodes import (
     IntImm,
     Load,
     Memory,
-    Ramp,
     Stmt,
     Store,
     Var,
@@ -134,15 +132,11 @@ def _own_names(s: Stmt) -> frozenset[str]:
         case Store():
             return stored_names(s) | loaded_names(s)
         case For(_, low, extent):
-            return _loads(low) | _loads(extent)
+            return loaded(low) | loaded(extent)
         case IfThenElse(condition):
-            return _loads(condition)
+            return loaded(condition)
         case _:
             return frozenset()
-
-
-def _loads(e: Expr) -> frozenset[str]:
-    return loaded_names(Store("", IntImm(0), e))
 
 
 def _indices(s: Stmt, name: str) -> Iterator[Expr]:
@@ -212,16 +206,7 @@ def _own_index(index: Expr, threads: tuple[str, ...], cut: _Cut) -> Expr:
         }
     )
     levels = tuple((Affine.of(own(stride.offset)), count) for stride, count in seen.levels)
-    return _vector(Access(base, levels))
-
-
-def _vector(seen: Access) -> Expr:
-    def level(base: Expr, step: tuple[Affine, int]) -> Expr:
-        stride: Expr = step[0].to_expr()
-        lanes = base.type.lanes
-        return Ramp(base, stride if lanes == 1 else Broadcast(stride, lanes), step[1])
-
-    return reduce(level, seen.levels, seen.base.to_expr())
+    return walk(base, levels)
 
 
 def _numbered(s: Stmt, cut: _Cut) -> Stmt:

@@ -130,6 +130,31 @@ class Ranges:
         return to_affine(least), to_affine(greatest)
 
 
+def constant_ends(form: Affine, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Between which numbers a value lies, by those of its variables; None if that is not known."""
+    least = most = 0
+    for atoms, factor in form:
+        ends = (1, 1) if not atoms else _ends_of(atoms[0], ranges) if len(atoms) == 1 else None
+        if ends is None:
+            return None
+        products = factor * ends[0], factor * ends[1]
+        least, most = least + min(products), most + max(products)
+    return least, most
+
+
+def _ends_of(atom: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    match atom:
+        case Var(name):
+            return ranges.get(name)
+        case Binary(BinaryOp.MOD, _, IntImm(value=divisor)) if divisor > 0:
+            return 0, divisor - 1
+        case Binary(BinaryOp.DIV, value, IntImm(value=divisor)) if divisor > 0:
+            ends = constant_ends(to_affine(value), ranges)
+            return None if ends is None else (ends[0] // divisor, ends[1] // divisor)
+        case _:
+            return None
+
+
 def loop_bounds(s: For) -> tuple[Expr, Expr]:
     """Least and greatest value of a loop's variable."""
     return s.min, sub(add(s.min, s.extent), IntImm(1))

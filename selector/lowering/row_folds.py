@@ -31,7 +31,6 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import map_expr, map_stmt, substitute_stmt, walk_stmt
 from selector.ir.types import INT32, Type, limits
-from selector.lowering.structure import loaded_names
 
 WARP = 32
 MOST = 1024  # threads of a block
@@ -99,11 +98,6 @@ class Fold:
     var: str
     count: int
     test: Expr | None
-
-
-def holds_loads(e: Expr) -> bool:
-    """Whether a value comes from memory."""
-    return bool(loaded_names(Store("", IntImm(0), e)))
 
 
 def fold_of(s: Stmt) -> Fold | None:

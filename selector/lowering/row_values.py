@@ -34,7 +34,14 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.traverse import free_vars, map_expr, map_stmt, walk_expr, walk_stmt
+from selector.ir.traverse import (
+    change_expr,
+    change_exprs,
+    change_stmts,
+    free_vars,
+    walk_expr,
+    walk_stmt,
+)
 from selector.ir.types import FLOAT32
 from selector.lowering.structure import stored_names
 
@@ -50,18 +57,18 @@ def row_values(body: Stmt) -> Stmt:
     }
     numbers = [0]
 
-    def outer(s: Stmt) -> Stmt:
+    def outer(s: Stmt) -> Stmt | None:
         match s:
             case For(kind=ForKind.GPU_THREAD) | Block() | Allocate():
-                return map_stmt(s, outer, lambda e: e)
+                return None
             case For(kind=ForKind.SERIAL):
                 loops = {x.name for x in walk_stmt(s) if isinstance(x, For)}
                 found = _Values(frozenset(local - stored_names(s)), frozenset(loops), numbers)
-                return found.around(found.stmt(s))
+                return found.around(change_exprs(s, found.expr))
             case _:
                 return s
 
-    return outer(body)
+    return change_stmts(body, outer)
 
 
 @dataclass(slots=True)
@@ -81,19 +88,16 @@ class _Values:
             s = Allocate(name, FLOAT32, (IntImm(1),), Memory.STACK, s)
         return s
 
-    def stmt(self, s: Stmt) -> Stmt:
-        return map_stmt(s, self.stmt, self.expr)
-
-    def expr(self, e: Expr) -> Expr:
+    def expr(self, e: Expr) -> Expr | None:
         match e:
             case Cast(t, Binary(BinaryOp.DIV, a, Broadcast(b, lanes))) if (
                 t.is_float and t.bits == 16 and b.type == FLOAT32 and self._is_alike(b)
             ):
-                return replace(e, value=self._product(self.expr(a), b, lanes))
+                return replace(e, value=self._product(change_expr(a, self.expr), b, lanes))
             case _ if e.type == FLOAT32 and self._is_alike(e) and _is_costly(e):
                 return self._value(e)
             case _:
-                return map_expr(e, self.expr)
+                return None
 
     def _product(self, a: Expr, b: Expr, lanes: int) -> Expr:
         """A quotient, by the reciprocal."""

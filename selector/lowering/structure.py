@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from selector.diagnostics import ScheduleError
 from selector.ir.contents import loaded
 from selector.ir.known import keep
-from selector.ir.nodes import Allocate, Block, For, ForKind, IntImm, Stmt, Store
+from selector.ir.nodes import Allocate, Block, Expr, For, ForKind, IfThenElse, IntImm, Stmt, Store
 from selector.ir.traverse import stmt_children, stmt_exprs, union_of_names
 from selector.lowering.normalize import TENSOR_MEMORY, sequence
 
@@ -108,6 +108,15 @@ def last_outside(s: Stmt, inside: Callable[[Stmt], bool]) -> Stmt | None:
             return last_outside(body, inside)
         case _:
             return None if inside(s) else s
+
+
+def under_conditions(s: Stmt) -> tuple[list[Expr], Stmt]:
+    """What has to hold for what stands in a statement, and that."""
+    conditions: list[Expr] = []
+    while isinstance(s, IfThenElse) and s.otherwise is None:
+        conditions.append(s.condition)
+        s = s.then
+    return conditions, s
 
 
 def outside_threads(s: Stmt) -> Iterable[Stmt]:

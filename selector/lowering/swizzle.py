@@ -50,10 +50,10 @@ def _reordered(e: Expr, k: int, n: int, group: int) -> Expr | None:
             left, right = _reordered(a, k, n, group), _reordered(b, k, n, group)
             return None if left is None or right is None else Binary(BinaryOp.AND, left, right)
         case _ if e.type.is_integer:
-            at = to_affine(lane(e, ((_N, n), (_K, k))))
-            sk, sn, base = at.coefficient(_K), at.coefficient(_N), at.rest(_K).rest(_N)
-            if any(p.mentions(v.name) for p in (sk, sn, base) for v in (_K, _N)):
+            parts = to_affine(lane(e, ((_N, n), (_K, k)))).parts(_K, _N)
+            if parts is None:
                 return None
+            base, sk, sn = parts
             levels = ((sk, group), (sn, n), (sk * group, k // group))
             return walk(base, merge(tuple((s, c) for s, c in levels if c > 1)))
         case _:

@@ -108,23 +108,13 @@ class Accumulate:
     b: Operand
 
 
-def _split_affine(index: Expr, x: Var, y: Var) -> tuple[Affine, Affine, Affine] | None:
-    """The base of an index and its steps along two variables; None if it is not affine in them."""
-    whole = to_affine(index)
-    row, depth = whole.coefficient(x), whole.coefficient(y)
-    base = whole.rest(x).rest(y)
-    if any(part.mentions(v.name) for part in (row, depth, base) for v in (x, y)):
-        return None
-    return base, row, depth
-
-
 def _operand(e: Expr, rows: int, depth: int, *, depth_fastest: bool) -> Operand:
     row_digit, depth_digit = (ROW, rows), (DEPTH, depth)
     digits = (depth_digit, row_digit) if depth_fastest else (row_digit, depth_digit)
     inner = e.value if isinstance(e, ExprVar) else e
     match inner:
         case Load(t, buffer, index, predicate) if (
-            walk := _split_affine(lane(index, digits), ROW, DEPTH)
+            walk := to_affine(lane(index, digits)).parts(ROW, DEPTH)
         ) is not None:
             base, row, deep = walk
             condition = None if predicate is None else lane(predicate, digits)
@@ -148,7 +138,7 @@ def _banded(args: tuple[Expr, ...], rows: int, depth: int) -> Banded:
     digits = ((DEPTH, count), (PHASE, phases))
     walk = None
     if isinstance(taps, Load):
-        walk = _split_affine(lane(taps.index, digits), DEPTH, PHASE)
+        walk = to_affine(lane(taps.index, digits)).parts(DEPTH, PHASE)
     if not isinstance(taps, Load) or walk is None:
         value = lane(taps, digits)
         name, none = min(loaded(value), default="taps"), Affine()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from selector.ir.access import repeated
 from selector.ir.affine import Affine
 from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import (
@@ -25,7 +26,6 @@ from selector.ir.nodes import (
     Compare,
     CompareOp,
     Expr,
-    FloatImm,
     For,
     ForKind,
     IfThenElse,
@@ -37,6 +37,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
+from selector.ir.simplify import float_constant, in_every_lane
 from selector.ir.traverse import conjuncts, map_expr, map_stmt
 from selector.lowering.masks import Floors, floors_of, is_mask, masks_in_place, unmasked
 from selector.lowering.normalize import PRODUCTS
@@ -137,21 +138,9 @@ def _pulled(e: Expr) -> Expr:
     match e:
         case VectorReduce(ReduceOp.MAX | ReduceOp.MIN as op, Binary(BinaryOp.MUL, a, b), lanes):
             for factor, rest in ((a, b), (b, a)):
-                if isinstance(factor, Broadcast) and _above_zero(factor.value):
-                    scale = Broadcast(_scalar(factor), lanes) if lanes > 1 else _scalar(factor)
+                if isinstance(factor, Broadcast) and (float_constant(factor) or 0) > 0:
+                    scale = repeated(in_every_lane(factor), lanes)
                     return Binary(BinaryOp.MUL, scale, VectorReduce(op, rest, lanes))
             return e
         case _:
             return e
-
-
-def _above_zero(e: Expr) -> bool:
-    while isinstance(e, Broadcast):
-        e = e.value
-    return isinstance(e, FloatImm) and e.value > 0
-
-
-def _scalar(e: Expr) -> Expr:
-    while isinstance(e, Broadcast):
-        e = e.value
-    return e

@@ -135,11 +135,10 @@ def _plain(value: Expr, place: Place, grid: Grid) -> Expr | None:
     """An operand that is memory as it lies."""
     if not isinstance(value, Load) or value.predicate is not None:
         return None
-    whole = Affine.of(value.index)
-    row, along = whole.coefficient(ROW), whole.coefficient(ALONG)
-    base = whole.rest(ROW).rest(ALONG)
-    if any(p.mentions(v.name) for p in (row, along, base) for v in (ROW, ALONG)):
+    parts = Affine.of(value.index).parts(ROW, ALONG)
+    if parts is None:
         return None
+    base, row, along = parts
     steps: dict[str, Affine] = {d: along * n for d, n in place.along.items()}
     for d, n in place.rows.items():
         steps[d] = steps.get(d, Affine()) + row * n

@@ -7,7 +7,7 @@ the loads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
@@ -25,7 +25,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import literal
-from selector.ir.traverse import map_expr
+from selector.ir.traverse import change_expr, map_expr
 
 ROW, ALONG = Var("$c0"), Var("$c1")
 """The coordinates of an operand that is computed."""
@@ -87,14 +87,10 @@ def wide(e: Expr, values: Mapping[str, Expr], lanes: int) -> Expr:
 def masked(condition: Expr, value: Expr) -> Expr:
     """A value where a condition holds, and zero; nothing is read elsewhere."""
 
-    def guarded(e: Expr) -> Expr:
-        match e:
-            case Load(t, buffer, index, predicate):
-                both = (
-                    condition if predicate is None else Binary(BinaryOp.AND, predicate, condition)
-                )
-                return Load(t, buffer, index, both)
-            case _:
-                return map_expr(e, guarded)
+    def guarded(e: Expr) -> Expr | None:
+        if not isinstance(e, Load):
+            return None
+        p = e.predicate
+        return replace(e, predicate=condition if p is None else Binary(BinaryOp.AND, p, condition))
 
-    return Select(condition, guarded(value), literal(0, value.type))
+    return Select(condition, change_expr(value, guarded), literal(0, value.type))

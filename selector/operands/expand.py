@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from selector.ir.contents import holds
+from selector.ir.contents import holds, loaded
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -32,7 +32,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import literal
-from selector.ir.traverse import map_expr, map_stmt, walk_expr, walk_stmt
+from selector.ir.traverse import change_expr, change_exprs, map_expr, map_stmt, walk_stmt
 from selector.ir.types import INT8, INT16, UINT8, UINT16, Type
 from selector.operands.accumulators import accumulators_of
 from selector.operands.exact import combined, inside, vector_bounds, whole_numbers
@@ -54,18 +54,15 @@ Terms = list[tuple[Expr, bool]]
 def expand(allocation: Allocate) -> Allocate | None:
     """An annotated allocation with the products in its sums expanded; None if there are none to."""
 
-    def expr(e: Expr) -> Expr:
+    def expr(e: Expr) -> Expr | None:
         if not isinstance(e, VectorReduce) or e.op is not ReduceOp.ADD:
-            return map_expr(e, expr) if holds(e, VectorReduce) else e
+            return None if holds(e, VectorReduce) else e
         terms = _terms(e.value)
         if len(terms) > MOST_TERMS or terms == [(e.value, False)]:
             return e
         return replace(e, value=_total(terms))
 
-    def stmt(s: Stmt) -> Stmt:
-        return map_stmt(s, stmt, expr)
-
-    body = stmt(allocation.body)
+    body = change_exprs(allocation.body, expr)
     return None if body is allocation.body else replace(allocation, body=body)
 
 
@@ -181,7 +178,7 @@ def _scales(allocation: Allocate, buffer: str) -> list[Scale]:
             total = update_of(s)
             if total is not None:
                 found[scale_of(total)] = None
-            elif any(isinstance(e, Load) and e.buffer == buffer for e in walk_expr(s.value)):
+            elif buffer in loaded(s.value):
                 return []
         elif reads_loose(s, buffer):
             return []
@@ -210,12 +207,10 @@ def _split(s: Stmt, parts: Mapping[str, dict[Scale, str]]) -> Stmt:
 
 
 def _renamed(s: Store, name: str) -> Store:
-    def expr(e: Expr) -> Expr:
-        if isinstance(e, Load) and e.buffer == s.buffer:
-            return replace(e, buffer=name)
-        return map_expr(e, expr)
+    def own(e: Expr) -> Expr | None:
+        return replace(e, buffer=name) if isinstance(e, Load) and e.buffer == s.buffer else None
 
-    return replace(s, buffer=name, value=expr(s.value))
+    return replace(s, buffer=name, value=change_expr(s.value, own))
 
 
 def _added(e: Expr, parts: Mapping[str, dict[Scale, str]]) -> Expr:

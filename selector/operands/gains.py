@@ -26,7 +26,14 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import literal
-from selector.ir.traverse import map_expr, map_stmt, replaced, walk_expr, walk_stmt
+from selector.ir.traverse import (
+    change_exprs,
+    change_stmts,
+    map_stmt,
+    replaced,
+    walk_expr,
+    walk_stmt,
+)
 from selector.operands.accumulators import accumulators_of
 from selector.operands.computed_values import wide
 from selector.operands.places import Grid, grids
@@ -59,27 +66,27 @@ def factor_gains(allocation: Allocate) -> Allocate | None:
     if not gains:
         return None
 
-    def expr(e: Expr) -> Expr:
+    def expr(e: Expr) -> Expr | None:
         match e:
             case LocToLoc(_, _, Load(_, buffer, index, _)) if buffer in gains:
                 return gains[buffer][index].of(e)
             case _:
-                return map_expr(e, expr)
+                return None
 
-    def stmt(s: Stmt) -> Stmt:
+    def stmt(s: Stmt) -> Stmt | None:
         if not isinstance(s, Store):
-            return map_stmt(s, stmt, lambda e: e)
+            return None
         if s.buffer not in gains:
-            return map_stmt(s, stmt, expr)
+            return change_exprs(s, expr)
         total = update_of(s)
         if total is None:
             return s
         parts = _parts(total)
         assert parts is not None
         bare = replace(total, value=parts[1])
-        return map_stmt(s, stmt, lambda e: replaced(e, total, bare))
+        return map_stmt(s, lambda x: x, lambda e: replaced(e, total, bare))
 
-    return replace(allocation, body=stmt(allocation.body))
+    return replace(allocation, body=change_stmts(allocation.body, stmt))
 
 
 def _gains(allocation: Allocate, buffer: str) -> Gains:

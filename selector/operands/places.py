@@ -11,7 +11,7 @@ moved by it instead: there are more of them, zeros at their ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd, prod
 
@@ -32,7 +32,14 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import div, mod
-from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
+from selector.ir.traverse import (
+    change_expr,
+    expr_children,
+    free_vars,
+    map_expr,
+    substitute,
+    walk_expr,
+)
 from selector.ir.types import INT32
 from selector.operands.computed_values import ALONG, ROW, masked
 
@@ -270,13 +277,7 @@ def _forms(e: Expr, along: tuple[Var, Var]) -> Iterator[tuple[int, int] | None]:
         return
     if e in along:
         yield None
-    yield from (f for c in _children(e) for f in _forms(c, along))
-
-
-def _children(e: Expr) -> list[Expr]:
-    found: list[Expr] = []
-    map_expr(e, lambda c: found.append(c) or c)
-    return found
+    yield from (f for c in expr_children(e) for f in _forms(c, along))
 
 
 def _linear(e: Expr, along: tuple[Var, Var]) -> tuple[tuple[int, int], Affine] | None:
@@ -341,7 +342,11 @@ def _moved(
         held.append(Compare(CompareOp.EQ, mod(at, IntImm(step)), IntImm(0)))
     for condition in held:
         tap = masked(condition, tap)
-    pictured = _with_index(image, place, index)
+
+    def moved(e: Expr) -> Expr | None:
+        return replace(e, index=index) if isinstance(e, Load) and e.index == place else None
+
+    pictured = change_expr(image, moved)
     if grid.used(pictured) & {phase.name}:
         return None
     digits = tuple(Digit(d.name, count, True) if d == term else d for d in grid.digits)
@@ -351,11 +356,3 @@ def _moved(
 def _value(rest: Affine, phase: Digit, number: int) -> Affine:
     """The part of a place that is known when its phase is."""
     return Affine.of(substitute(rest.to_expr(), {phase.name: IntImm(number)}))
-
-
-def _with_index(e: Expr, old: Expr, new: Expr) -> Expr:
-    match e:
-        case Load(t, buffer, index, predicate) if index == old:
-            return Load(t, buffer, new, predicate)
-        case _:
-            return map_expr(e, lambda c: _with_index(c, old, new))

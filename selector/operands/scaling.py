@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import frexp, prod
 
+from selector.ir.contents import holds, loaded
 from selector.ir.nodes import (
     Allocate,
     Binary,
@@ -33,8 +34,8 @@ from selector.ir.nodes import (
 from selector.ir.printer import print_expr
 from selector.ir.simplify import literal
 from selector.ir.traverse import (
+    change_expr,
     free_vars,
-    map_expr,
     map_stmt,
     replaced,
     stmt_exprs,
@@ -90,7 +91,7 @@ def _common_scale(allocation: Allocate, buffer: str, alone: bool = False) -> Sca
         return f"`{buffer}` is read in a condition, where its factor cannot be applied"
     starts = [s for s in own if update_of(s) is None]
     exact = _power_of_two(scale) is not None
-    if not all(is_zero(s.value) or (exact and not _reads(s, buffer)) for s in starts):
+    if not all(is_zero(s.value) or (exact and buffer not in loaded(s.value)) for s in starts):
         return f"the sums of `{buffer}` have a factor and start from a value that is not zero"
     if updates[0].type.bits < 32 and _power_of_two(scale) not in (1.0, -1.0):
         return f"the sums of `{buffer}` have a factor that their 16 bits may not have room without"
@@ -123,7 +124,7 @@ def _parts(e: Expr, alone: bool = False) -> tuple[Scale, Expr]:
     scalars = [f for f in factors if is_uniform(f)]
     rest = [f for f in factors if not is_uniform(f)]
     if len(rest) == 1 and not _is_cast_product(rest[0]):
-        loaded = [f for f in scalars if _is_loaded(f)]
+        loaded = [f for f in scalars if holds(f, Load)]
         rest += loaded[:1]
         scalars = [f for f in scalars if f not in loaded[:1]]
     if not scalars or not (len(rest) > 1 or any(map(_is_cast_product, rest)) or alone):
@@ -142,10 +143,6 @@ def _is_cast_product(e: Expr) -> bool:
             return True
         case _:
             return False
-
-
-def _is_loaded(e: Expr) -> bool:
-    return any(isinstance(x, Load) for x in walk_expr(e))
 
 
 def factors_of(e: Expr) -> list[Expr]:
@@ -194,17 +191,9 @@ def is_zero(e: Expr) -> bool:
             return False
 
 
-def _reads(s: Store, buffer: str) -> bool:
-    return any(isinstance(e, Load) and e.buffer == buffer for e in walk_expr(s.value))
-
-
 def reads_loose(s: Stmt, buffer: str) -> bool:
     """Whether something that is no store reads the accumulator."""
-    if isinstance(s, Store):
-        return False
-    return any(
-        isinstance(x, Load) and x.buffer == buffer for e in stmt_exprs(s) for x in walk_expr(e)
-    )
+    return not isinstance(s, Store) and any(buffer in loaded(e) for e in stmt_exprs(s))
 
 
 def is_invariant(scale: Scale, allocation: Allocate) -> bool:
@@ -230,13 +219,13 @@ def _apply(s: Stmt, scales: Mapping[str, Scale], alone: bool) -> Stmt:
             bare = replace(total, value=_parts(total.value, alone)[1])
             return map_stmt(s, lambda x: x, lambda e: replaced(e, total, bare))
         case Store() if touches_tensor(s):
-            read = replace(s, value=_scaled_reads(s.value, scales))
+            read = replace(s, value=change_expr(s.value, lambda e: _scaled_read(e, scales)))
             return _scaled_start(read, scales[s.buffer]) if s.buffer in scales else read
         case _:
             return map_stmt(s, lambda x: _apply(x, scales, alone), lambda e: e)
 
 
-def _scaled_reads(e: Expr, scales: Mapping[str, Scale]) -> Expr:
+def _scaled_read(e: Expr, scales: Mapping[str, Scale]) -> Expr | None:
     match e:
         case LocToLoc(_, _, Load(t, buffer, _, _)) if buffer in scales:
             value: Expr = e
@@ -244,7 +233,7 @@ def _scaled_reads(e: Expr, scales: Mapping[str, Scale]) -> Expr:
                 value = Binary(BinaryOp.MUL, value, _wide(factor, t.lanes))
             return value
         case _:
-            return map_expr(e, lambda c: _scaled_reads(c, scales))
+            return None
 
 
 def _scaled_start(s: Store, scale: Scale) -> Store:

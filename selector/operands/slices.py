@@ -29,7 +29,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import map_expr, map_stmt, walk_stmt
+from selector.ir.traverse import change_stmts, map_stmt, replaced, walk_stmt
 from selector.ir.types import INT32
 from selector.operands.accumulators import accumulators_of
 from selector.operands.updates import Update
@@ -70,12 +70,10 @@ def _dimensions(allocation: Allocate) -> int:
 def _sliced(allocation: Allocate, dimension: int) -> Stmt:
     placed = accumulators_of(allocation)
 
-    def visit(s: Stmt) -> Stmt:
-        if isinstance(s, Store) and s.buffer in placed:
-            return _parts(s, dimension)
-        return map_stmt(s, visit, lambda e: e)
+    def parts(s: Stmt) -> Stmt | None:
+        return _parts(s, dimension) if isinstance(s, Store) and s.buffer in placed else None
 
-    return visit(allocation.body)
+    return change_stmts(allocation.body, parts)
 
 
 def _cuts(s: Store) -> tuple[VectorReduce, tuple[Cut, ...]] | None:
@@ -105,19 +103,12 @@ def _parts(s: Store, dimension: int) -> Stmt:
     count = chosen.before * chosen.after
     if count == 1 or count > MOST_PARTS:
         return s
-    pieces = [_slice(total.value, chosen, part) for part in range(count)]
-    if any(p is None for p in pieces):
+    values = (_slice(total.value, chosen, part) for part in range(count))
+    pieces = [replace(total, value=value) for value in values if value is not None]
+    if len(pieces) < count:
         return s
-    stores = [
-        map_stmt(s, lambda x: x, lambda e, p=piece: _put(e, total, p))
-        for piece in pieces
-        if piece is not None
-    ]
+    stores = (map_stmt(s, lambda x: x, lambda e, p=p: replaced(e, total, p)) for p in pieces)
     return Block(tuple(stores))
-
-
-def _put(e: Expr, old: VectorReduce, value: Expr) -> Expr:
-    return replace(old, value=value) if e is old else map_expr(e, lambda c: _put(c, old, value))
 
 
 def _depth_levels(load: Load | None, terms: int) -> tuple[Level, ...] | None:

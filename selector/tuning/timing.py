@@ -52,11 +52,9 @@ class Prepared:
     seconds: float | None = None
 
 
-def time_calls(
-    calls: Sequence[Call], capturable: bool = True, budget: float = 0.15, repeats: int = 15
-) -> Timing:
+def time_calls(calls: Sequence[Call]) -> Timing:
     """Time calls that do the same job on different buffers, in turn: see ``prepare``."""
-    prepared = prepare(calls, capturable, budget, repeats)
+    prepared = prepare(calls)
     return timing_of(prepared, [time_once(prepared) for _ in range(prepared.repeats)])
 
 

@@ -14,7 +14,8 @@ from typing import Any
 from halide_bridge.names import Names
 from halide_bridge.native import native
 from halide_bridge.records import ELEMENT, Reader, Record, read_type
-from selector.ir.nodes import Call, Expr, IntImm, Let, Var
+from selector.ir.contents import without_lets
+from selector.ir.nodes import Call, Expr, IntImm, Var
 from selector.ir.traverse import map_expr, substitute, walk_expr
 from selector.ir.types import Type
 
@@ -132,7 +133,7 @@ def read_program(outputs: Sequence[Any], tf32: bool = False) -> Program:
 
     def expr(index: int) -> Expr:
         if index not in expanded:
-            expanded[index] = without_lets(reader.expr(index))
+            expanded[index] = without_lets(reader.expr(index))  # which Halide shares by lets
         return expanded[index]
 
     at = {f["at"] for f in told["funcs"]}
@@ -169,15 +170,6 @@ def _stage(func: str, number: int, args: Sequence[str], told: Record, expr: Any)
     condition = None if predicate < 0 else expr(predicate)
     values = tuple(expr(v) for v in values)
     return Stage(func, number, stored, values, condition, rvars, tuple(free))
-
-
-def without_lets(e: Expr) -> Expr:
-    """Lets written out: Halide shares subexpressions in every update."""
-    match e:
-        case Let(name, value, body):
-            return substitute(without_lets(body), {name: without_lets(value)})
-        case _:
-            return map_expr(e, without_lets)
 
 
 def inlined(e: Expr, bodies: Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]) -> Expr:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from selector.emit.c.context import CContext
 from selector.emit.c.lanes import LaneLoops, lane_loops
 from selector.ir.affine import Affine, to_affine
+from selector.ir.contents import holds
 from selector.ir.nodes import (
     Block,
     Compare,
@@ -22,7 +23,7 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
+from selector.ir.traverse import stmt_children, walk_stmt
 from selector.lowering.predicates import TRUE
 from selector.lowering.ranges import Ranges, digit_bounds, holds_in, loop_bounds
 
@@ -159,7 +160,7 @@ class Covering:
 
     def _cover_condition(self, condition: Expr, tests: Tests, holding: set[Expr]) -> None:
         everywhere = holds_in(condition, tests.ranges)
-        if everywhere is not None and not any(isinstance(x, Load) for x in walk_expr(everywhere)):
+        if everywhere is not None and not holds(everywhere, Load):
             holding.add(condition)
             if everywhere != TRUE:
                 tests.others.append(everywhere)

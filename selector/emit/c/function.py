@@ -16,13 +16,13 @@ from selector.emit.c.cover import is_simple
 from selector.emit.c.operands import as_product
 from selector.emit.c.plain import PlainCode
 from selector.emit.c.registers import Configurations, TileScope
-from selector.emit.c.sums import loads_of
 from selector.emit.c.tiles import TileCode
 from selector.emit.nests import as_nest, independent
 from selector.emit.scalar import Space, Storage, c_type
 from selector.intrinsics.unwritten import fills, masked_buffers, reads_of
 from selector.intrinsics.windows import windows
 from selector.ir.affine import to_affine
+from selector.ir.contents import loaded
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -45,11 +45,10 @@ from selector.ir.traverse import (
     map_stmt,
     substitute_stmt,
     walk_all_exprs,
-    walk_expr,
     walk_stmt,
 )
 from selector.lowering.ranges import loop_bounds
-from selector.lowering.structure import stored_names
+from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.tiles import first_lane
 
 STACK_BYTES = 16 << 10  # larger allocations are on the heap
@@ -323,11 +322,10 @@ class FunctionBody:
         return {b.accumulator for b in self.tiles.scope.blocks}
 
     def _reads_tiles(self, s: Stmt) -> bool:
-        return any(loads_of(s, name) for name in self._accumulator_names())
+        return not loaded_names(s).isdisjoint(self._accumulator_names())
 
     def _stores_tiles(self, s: Stmt) -> bool:
-        names = self._accumulator_names()
-        return any(isinstance(x, Store) and x.buffer in names for x in walk_stmt(s))
+        return not stored_names(s).isdisjoint(self._accumulator_names())
 
     def _touches_tiles(self, s: Stmt) -> bool:
         return self._reads_tiles(s) or self._stores_tiles(s)
@@ -354,7 +352,7 @@ def _without_vector_lets(s: Stmt) -> Stmt:
     """Names for vectors replaced by what they stand for, where that changes nothing."""
     match s:
         case LetStmt(name, value, body) if value.type.lanes > 1:
-            read = {e.buffer for e in walk_expr(value) if isinstance(e, Load)}
+            read = loaded(value)
             if read & stored_names(body):
                 raise EmitError(f"a vector of `{min(read)}` is used after that may have changed")
             return _without_vector_lets(substitute_stmt(body, {name: value}))

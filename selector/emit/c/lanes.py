@@ -35,7 +35,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import add, div, literal, mod, mul, sub
-from selector.ir.traverse import map_expr, walk_expr
+from selector.ir.traverse import expr_children, walk_expr
 from selector.ir.types import Type
 
 _OPERANDS = (TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI)
@@ -128,7 +128,7 @@ def _elementwise(e: Expr, lanes: int) -> list[Expr]:
         case Call() if _reshapes(e):
             return []  # an operand has lanes of its own
         case _ if _special(e) or any(isinstance(x, Call) and _reshapes(x) for x in walk_expr(e)):
-            parts = [x for x in _children(e) if x.type.lanes == lanes]
+            parts = [x for x in expr_children(e) if x.type.lanes == lanes]
             return [y for x in parts for y in _elementwise(x, lanes)]
         case _:
             return [e]
@@ -143,12 +143,6 @@ def _cut(e: Expr, at: int) -> Expr:
     """An expression of as many lanes that is cut at a multiple of ``at``."""
     inner = Broadcast(IntImm(0), at)
     return Broadcast(inner, e.type.lanes // at)
-
-
-def _children(e: Expr) -> list[Expr]:
-    found: list[Expr] = []
-    map_expr(e, lambda x: (found.append(x), x)[1])
-    return found
 
 
 def _special(e: Expr) -> bool:

@@ -67,13 +67,12 @@ class Matrix:
                 place = to_affine(index)
             case _:
                 return None
-        base = place.rest(ROW).rest(COLUMN).rest(INNER)
-        step = place.coefficient(ROW)
-        if any(part.mentions(v.name) for part in (base, step) for v in (ROW, COLUMN, INNER)):
+        parts = place.parts(ROW, COLUMN, INNER)
+        if parts is None:
             return None
-        wanted = ((COLUMN, self.columns, self.packing), (INNER, self.packing, 1))
-        for var, extent, factor in wanted:
-            if extent > 1 and place.coefficient(var).constant != factor:
+        base, step, along, inside = parts
+        for own, extent, factor in (along, self.columns, self.packing), (inside, self.packing, 1):
+            if extent > 1 and own.constant != factor:
                 return None
         return Dense(buffer, base, step, predicate)
 

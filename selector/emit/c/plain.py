@@ -16,11 +16,12 @@ from dataclasses import replace
 from selector.emit.c.context import CContext
 from selector.emit.c.cover import Covering
 from selector.emit.c.lanes import LaneLoops, Reduction, ScalarValue, lane_loops
-from selector.emit.nests import as_nest, independent
+from selector.emit.nests import as_nest, independent, where
 from selector.emit.scalar import Space, Storage, c_type
 from selector.ir.affine import Affine, to_affine
+from selector.ir.contents import holds
 from selector.ir.nodes import BufferParam, Expr, FloatImm, For, IntImm, Load, ReduceOp, Store, Var
-from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr, walk_stmt
+from selector.ir.traverse import free_vars, map_expr, walk_stmt
 from selector.lowering.ranges import digit_bounds
 
 _COMBINE = {
@@ -180,9 +181,7 @@ class PlainCode:
 
 def _at(form: LaneLoops, digit: Var, number: int) -> LaneLoops:
     """The store for one value of the innermost digit."""
-    value: dict[str, Expr] = {digit.name: IntImm(number)}
-    s = form.store
-    store = Store(s.buffer, substitute(s.index, value), substitute(s.value, value), s.predicate)
+    store = where(form.store, {digit.name: IntImm(number)})
     return LaneLoops(form.digits[1:], form.reductions, store)
 
 
@@ -233,7 +232,7 @@ class Pointers:
         return self._made[key], (place - shared).to_expr()
 
     def _varies(self, atoms: tuple[Expr, ...]) -> bool:
-        return any(free_vars(a) & self._inner or _reads_memory(a) for a in atoms)
+        return any(free_vars(a) & self._inner or holds(a, Load) for a in atoms)
 
     def _moved(self, e: Expr) -> Expr:
         match e:
@@ -249,7 +248,7 @@ class Pointers:
     def _is_safe(self, e: Load) -> bool:
         c = self.context
         storage = c.storages[e.buffer]
-        return not _reads_memory(e.index) and (storage.elements is None or e in c.safe)
+        return not holds(e.index, Load) and (storage.elements is None or e in c.safe)
 
     def _reduction(self, r: Reduction) -> Reduction:
         first = None if r.first is None else self._value(r.first)
@@ -265,7 +264,3 @@ def _counters(reductions: tuple[Reduction, ...]) -> Iterator[str]:
         for part in (r.first, r.rest):
             if part is not None:
                 yield from _counters(part.reductions)
-
-
-def _reads_memory(e: Expr) -> bool:
-    return any(isinstance(x, Load) for x in walk_expr(e))

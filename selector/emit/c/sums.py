@@ -17,11 +17,13 @@ from selector.emit.c.registers import Sums, TileScope
 from selector.emit.scalar import Space, Storage, c_type
 from selector.intrinsics import TILE_FILL, TILE_READ
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import Broadcast, Call, Expr, FloatImm, IntImm, Load, Ramp, Stmt, Store
-from selector.ir.simplify import constant
-from selector.ir.traverse import walk_all_exprs, walk_expr
+from selector.ir.contents import holds, loaded
+from selector.ir.nodes import Call, Expr, IntImm, Load, Ramp, Stmt, Store
+from selector.ir.simplify import constant, float_constant
+from selector.ir.traverse import walk_all_exprs
 from selector.lowering.predicates import TRUE
-from selector.lowering.ranges import Ranges, holds_in
+from selector.lowering.ranges import Ranges, digit_bounds, holds_in
+from selector.lowering.structure import loaded_names
 from selector.lowering.tiles import first_lane
 
 
@@ -38,7 +40,7 @@ class SumsCode:
         """Any store to an accumulator but a product."""
         value = _bare(s.value)
         blocks = self._whole_blocks(s.index, s.buffer)
-        zero = constant(value) == 0 or _is_zero(value)
+        zero = 0 in (constant(value), float_constant(value))
         if blocks is not None and s.predicate is None and zero:
             for b in blocks:
                 for register in b.registers.values():
@@ -46,11 +48,11 @@ class SumsCode:
             return
         with self.context.writer.block(""):
             partly = blocks is None or s.predicate is not None
-            filled = partly or _reads(value, s.buffer)
+            filled = partly or s.buffer in loaded(value)
             with self.in_memory(s.buffer, filled=filled), self.context.fresh_guard():
                 self.plain.store(Store(s.buffer, s.index, value, s.predicate))
             for b in self.scope.of(s.buffer) if blocks is None else blocks:
-                self._fetch(b)
+                self._moved(b, self._image, spilled=False)
 
     def _whole_blocks(self, index: Expr, accumulator: str) -> list[Sums] | None:
         """The blocks that a dense index covers exactly; None if it covers others in part."""
@@ -76,8 +78,8 @@ class SumsCode:
 
         ``tested``: what can be tested ahead does not hold.
         """
-        names = [a for a in dict.fromkeys(b.accumulator for b in self.scope.blocks)
-                 if loads_of(s, a)]  # fmt: skip
+        read = loaded_names(s)
+        names = [a for a in dict.fromkeys(b.accumulator for b in self.scope.blocks) if a in read]
         with self.context.writer.block(""), ExitStack() as stack:
             for name in names:
                 stack.enter_context(self.in_memory(name, filled=True, read_by=s))
@@ -101,41 +103,29 @@ class SumsCode:
         if filled:
             for b in self.scope.of(accumulator):
                 if read_by is None or _may_read(read_by, b):
-                    self._spill(b, pointer)
+                    self._moved(b, pointer, spilled=True)
         self._image = pointer
         return c.stored(accumulator, image)
 
-    def _spill(self, b: Sums, pointer: str) -> None:
-        w = self.context.writer
+    def _moved(self, b: Sums, pointer: str, *, spilled: bool) -> None:
+        """The registers of a block to an image, or from it."""
+        w, how = self.context.writer, "store" if spilled else "load"
         for (i, j), register in b.registers.items():
-            at = b.offset + 16 * i * b.n + 16 * j
-            if self._padded(b, i, j):
-                with w.block(""):
-                    w.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
+            at, bytes_ = b.offset + 16 * i * b.n + 16 * j, 4 * b.columns(j)
+            if not self._padded(b, i, j):
+                w.line(f"tile_{how}({register}, &{pointer}[{at}], {4 * b.n});")
+                continue
+            with w.block(""):
+                w.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
+                if spilled:
                     w.line(f"tile_store({register}, scratch, {TILE_BYTES});")
+                    row = f"&{pointer}[{at} + i * {b.n}], scratch + {TILE_BYTES} * i, {bytes_}"
                     with w.block(f"for (int i = 0; i < {b.rows(i)}; ++i)"):
-                        w.line(
-                            f"memcpy(&{pointer}[{at} + i * {b.n}], scratch + {TILE_BYTES} * i, "
-                            f"{4 * b.columns(j)});"
-                        )
-            else:
-                w.line(f"tile_store({register}, &{pointer}[{at}], {4 * b.n});")
-
-    def _fetch(self, b: Sums) -> None:
-        """The registers of a block from the image made last."""
-        w, pointer = self.context.writer, self._image
-        for (i, j), register in b.registers.items():
-            at = b.offset + 16 * i * b.n + 16 * j
-            if self._padded(b, i, j):
-                with w.block(""):
-                    w.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
-                    call = (
-                        f"tile_copy(scratch, {pointer}, sizeof {pointer}, {4 * at}, {4 * b.n}, "
-                        f"{b.rows(i)}, {4 * b.columns(j)})"
-                    )
+                        w.line(f"memcpy({row});")
+                else:
+                    place = f"sizeof {pointer}, {4 * at}, {4 * b.n}, {b.rows(i)}, {bytes_}"
+                    call = f"tile_copy(scratch, {pointer}, {place})"
                     w.line(f"tile_load({register}, {call}, {TILE_BYTES});")
-            else:
-                w.line(f"tile_load({register}, &{pointer}[{at}], {4 * b.n});")
 
     def _padded(self, b: Sums, i: int, j: int) -> bool:
         return self.scope.shapes[b.registers[i, j]] != (b.rows(i), 4 * b.columns(j))
@@ -155,32 +145,29 @@ class SumsCode:
     def _read_in_place(self, s: Store, b: Sums) -> bool:
         """Store the tiles straight to memory; False if the rows there are not dense."""
         digits = ((COLUMN, b.n), (ROW, b.m))
-        place = to_affine(scalar_lane(s.index, digits))
-        step, base = place.coefficient(ROW), place.rest(ROW).rest(COLUMN)
-        dense = b.n == 1 or place.coefficient(COLUMN).constant == 1
-        if not dense or any(x.mentions(v.name) for x in (step, base) for v in (ROW, COLUMN)):
+        parts = to_affine(scalar_lane(s.index, digits)).parts(ROW, COLUMN)
+        if parts is None or (b.n > 1 and parts[2].constant != 1):
             return False
+        base, step, _ = parts
         if any(self._padded(b, i, j) for i, j in b.registers):
             return False
         tests: tuple[Expr, ...] = ()
         if s.predicate is not None:
-            condition = scalar_lane(s.predicate, digits) if s.predicate.type.lanes > 1 else (
-                s.predicate
-            )  # fmt: skip
-            bounds = {ROW.name: (IntImm(0), IntImm(b.m - 1)),
-                      COLUMN.name: (IntImm(0), IntImm(b.n - 1))}  # fmt: skip
-            holds = holds_in(condition, Ranges(bounds, self.context.ranges.nonnegative))
-            if holds is None or any(isinstance(x, Load) for x in walk_expr(holds)):
+            p = s.predicate
+            condition = scalar_lane(p, digits) if p.type.lanes > 1 else p
+            bounds = digit_bounds({ROW.name: b.m, COLUMN.name: b.n})
+            covers = holds_in(condition, Ranges(bounds, self.context.ranges.nonnegative))
+            if covers is None or holds(covers, Load):
                 return False
-            tests = () if holds == TRUE else (holds,)
+            tests = () if covers == TRUE else (covers,)
         c = self.context
-        if not tests:
+        if tests:
+            with c.writer.block(f"if ({c.conjunction(tests)})"):
+                self._store_block(s, b, base, step)
+            c.writer.line("else")
+            self.through_memory(s, lambda: self.plain.store(s), tested=True)
+        else:
             self._store_block(s, b, base, step)
-            return True
-        with c.writer.block(f"if ({c.conjunction(tests)})"):
-            self._store_block(s, b, base, step)
-        c.writer.line("else")
-        self.through_memory(s, lambda: self.plain.store(s), tested=True)
         return True
 
     def _store_block(self, s: Store, b: Sums, base: Affine, step: Affine) -> None:
@@ -190,11 +177,6 @@ class SumsCode:
         for (i, j), register in b.registers.items():
             place = c.scalar.index((base + step * (16 * i) + 16 * j).to_expr())
             c.writer.line(f"tile_store({register}, &{pointer}[{place}], {stride});")
-
-
-def loads_of(s: Stmt, accumulator: str) -> bool:
-    """Whether a statement tree reads a buffer."""
-    return any(isinstance(e, Load) and e.buffer == accumulator for e in walk_all_exprs(s))
 
 
 def _may_read(s: Stmt, b: Sums) -> bool:
@@ -214,13 +196,3 @@ def _bare(e: Expr) -> Expr:
     while isinstance(e, Call) and e.name in (TILE_FILL, TILE_READ):
         e = e.args[0]
     return e
-
-
-def _is_zero(e: Expr) -> bool:
-    while isinstance(e, Broadcast):
-        e = e.value
-    return isinstance(e, FloatImm) and e.value == 0
-
-
-def _reads(e: Expr, buffer: str) -> bool:
-    return any(isinstance(x, Load) and x.buffer == buffer for x in walk_expr(e))

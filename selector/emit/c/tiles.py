@@ -31,7 +31,7 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Block, Compare, CompareOp, Expr, For, IntImm, Ramp, Stmt, Store, Var
 from selector.ir.traverse import conjuncts, free_vars, substitute, walk_stmt
 from selector.lowering.predicates import TRUE
-from selector.lowering.ranges import Ranges, holds_in, loop_bounds
+from selector.lowering.ranges import Ranges, digit_bounds, holds_in, loop_bounds
 
 _STEP = Var("$k")  # number of a piece of k, where they are a loop
 _UNROLLED = 2  # pieces of k that are written one after the other
@@ -290,8 +290,7 @@ def _next_use(uses: Sequence[tuple[object, object]], at: int, key: object) -> in
 
 
 def _matrix_bounds(m: Matrix) -> dict[str, tuple[Expr, Expr]]:
-    extents = ((ROW, m.rows), (COLUMN, m.columns), (INNER, m.packing))
-    return {v.name: (IntImm(0), IntImm(n - 1)) for v, n in extents}
+    return digit_bounds({ROW.name: m.rows, COLUMN.name: m.columns, INNER.name: m.packing})
 
 
 def _loop_products(s: Stmt, ranges: Ranges) -> Iterator[tuple[Product, Ranges]]:

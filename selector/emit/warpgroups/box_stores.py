@@ -36,7 +36,7 @@ from selector.gpu.ir.memory import EngineStore, Map, StorePair
 from selector.gpu.ir.nodes import Commit, Drain, Fence, Let, Local, Memory, Node, Sync
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
-from selector.ir.lanes import Digits, lane
+from selector.ir.lanes import Digits, lane, own_lane
 from selector.ir.nodes import Dim, Expr, IntImm, Select, Store, Var
 from selector.lowering.predicates import TRUE
 
@@ -68,9 +68,7 @@ def as_box_store(
     order = in_order(rows.dimensions, len(dims))
     dims, at = tuple(dims[d] for d in order), [rows.at[d] for d in order]
     param, wanted = replace(storage.param, dims=dims), s.predicate
-    condition = (
-        TRUE if wanted is None else wanted if wanted.type.lanes == 1 else lane(wanted, rows.digits)
-    )
+    condition = TRUE if wanted is None else own_lane(wanted, rows.digits)
     extents = bounded_extents(param, condition, at, context)
     if extents is None:
         return None

@@ -32,8 +32,9 @@ from selector.gpu.ir.memory import EngineCopy, Map
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
-from selector.ir.traverse import conjuncts, free_vars, map_expr, substitute
+from selector.ir.traverse import change_expr, conjuncts, free_vars, substitute
 from selector.lowering.predicates import TRUE, slack
+from selector.lowering.ranges import constant_ends
 
 RANK = "rank"  # of a block in its cluster
 READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored
@@ -189,14 +190,14 @@ def same_in_cluster(exprs: Iterable[Expr], context: KernelContext) -> bool:
     """
     x, size = context.block.neighbours, context.block.cluster
 
-    def without(e: Expr) -> Expr:
+    def without(e: Expr) -> Expr | None:
         match e:
             case Binary(BinaryOp.DIV, Var(name, _), IntImm(n, _)) if name == x and n % size == 0:
                 return IntImm(0)
             case _:
-                return map_expr(e, without)
+                return None
 
-    return all(x not in free_vars(without(e)) for e in exprs)
+    return all(x not in free_vars(change_expr(e, without)) for e in exprs)
 
 
 def in_order(dimensions: Sequence[int], rank: int) -> list[int]:
@@ -273,14 +274,8 @@ def _by_rows(
     dims, found = list[Dim](), list[Affine]()
     rest, size = to_affine(copy.source.index), sizes[-1]
     for stride in reversed(sizes[:-1]):
-        pitch, number = to_affine(stride), Affine()
-        lead, factor = pitch.terms[0]
-        for m, c in rest:
-            if c % factor == 0 and all(m.count(a) >= lead.count(a) for a in lead):
-                others = list(m)
-                for atom in lead:
-                    others.remove(atom)
-                number += Affine.build({tuple(others): c // factor})
+        pitch = to_affine(stride)
+        (lead, factor), number = pitch.terms[0], rest.counted_by(pitch)
         if not number.terms and dims:
             continue
         rest -= number * pitch
@@ -313,32 +308,7 @@ def _row(place: Affine, length: int, ranges: Mapping[str, tuple[int, int]]) -> i
     """The row, of so many elements, in which a place is for every element of the copy: then what is
     left of it is the remainder, and the number of the row the quotient, of what they were made of.
     """
-    ends = _ends(place, ranges)
+    ends = constant_ends(place, ranges)
     if ends is None or ends[0] // length != ends[1] // length:
         return None
     return ends[0] // length
-
-
-def _ends(form: Affine, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
-    """Between which numbers a value lies, if that is known."""
-    least = most = 0
-    for atoms, factor in form:
-        ends = (1, 1) if not atoms else _ends_of(atoms[0], ranges) if len(atoms) == 1 else None
-        if ends is None:
-            return None
-        products = factor * ends[0], factor * ends[1]
-        least, most = least + min(products), most + max(products)
-    return least, most
-
-
-def _ends_of(atom: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
-    match atom:
-        case Var(name):
-            return ranges.get(name)
-        case Binary(BinaryOp.MOD, _, IntImm(value=divisor)) if divisor > 0:
-            return 0, divisor - 1
-        case Binary(BinaryOp.DIV, value, IntImm(value=divisor)) if divisor > 0:
-            ends = _ends(to_affine(value), ranges)
-            return None if ends is None else (ends[0] // divisor, ends[1] // divisor)
-        case _:
-            return None

@@ -10,11 +10,22 @@ Source: PTX ISA, ``cp.async.bulk.tensor`` (.multicast::cluster), ``mapa``, ``bar
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
 from selector.emit.pipeline import Pipeline
 from selector.emit.warpgroups.boxes import RANK, READY, Boxes, same_in_cluster
-from selector.gpu.ir.expressions import THREAD_OF_GROUP, both, chosen, flag, least, less, minus
+from selector.gpu.ir.expressions import (
+    THREAD_OF_GROUP,
+    Number,
+    both,
+    chosen,
+    flag,
+    least,
+    less,
+    minus,
+)
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, to_affine
@@ -68,11 +79,6 @@ class Sharing:
             )
         context.writer.add(Let("int", (RANK,), (Call(INT32, "cluster_rank", ()),)))
 
-    def write(self, boxes: Boxes, barrier: Expr) -> None:
-        """Ask for the boxes, or for this block's part of what all share."""
-        blocks = self.context.block.cluster if boxes in self.shared else 1
-        boxes.write(self.context, barrier, blocks)
-
     def releases(self) -> Expr:
         """Arrivals that free a slot: one of each group of all blocks."""
         c = self.context
@@ -87,6 +93,20 @@ class Sharing:
         tell = less(THREAD_OF_GROUP, chosen(flag(READY), size, 1))
         with w.when(both(used, less(last, "refilled"), tell)):
             pipeline.release(free=free, block=chosen(flag(READY), THREAD_OF_GROUP, RANK))
+
+
+def ask(
+    boxes: Iterable[Boxes],
+    pipeline: Pipeline,
+    context: KernelContext,
+    sharing: Sharing | None = None,
+    slot: Number | None = None,
+) -> None:
+    """All boxes of a stage, by one thread; of what blocks share, this one's part."""
+    pipeline.expect(sum(b.bytes for b in boxes), slot)
+    for b in boxes:
+        shared = sharing is not None and b in sharing.shared
+        b.write(context, pipeline.filled(slot), context.block.cluster if shared else 1)
 
 
 def _can_share(boxes: Boxes, context: KernelContext) -> bool:

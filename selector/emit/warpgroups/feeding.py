@@ -14,11 +14,10 @@ from dataclasses import replace
 
 from selector.emit.copies import Copy, copy_of
 from selector.emit.copy_forms import Shifting, write_copy
-from selector.emit.emitter import Emitter
 from selector.emit.rings import Ring
 from selector.emit.units import Unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, boxes_of
-from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing
+from selector.emit.warpgroups.clusters import EARLY_SLOTS, Sharing, ask
 from selector.emit.warpgroups.shifted_copies import TOGETHER
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
@@ -33,7 +32,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Commit, Drain, Leave, Let
 from selector.gpu.passes.budget_registers import equal_share
-from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, Stmt
+from selector.ir.nodes import Call, Expr, IntImm
 from selector.ir.types import INT32
 
 ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one iteration to the next
@@ -49,15 +48,10 @@ class FedRing(Ring):
 
     how = "asleep"
     chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
-
-    def __init__(
-        self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
-    ) -> None:
-        super().__init__(emitter, loop, body, staged)
-        self.boxes: list[Boxes] | None = None
-        self.few = False  # registers of the group that feeds
-        self.early = False  # the first slots are asked for before the block has met
-        self.sharing: Sharing | None = None
+    boxes: list[Boxes] | None = None
+    few = False  # registers of the group that feeds
+    early = False  # the first slots are asked for before the block has met
+    sharing: Sharing | None = None
 
     @property
     def _early_slots(self) -> int:
@@ -92,15 +86,8 @@ class FedRing(Ring):
 
     def _ask(self, *, early: bool = False) -> None:
         """All boxes of one slot."""
-        sharing = None if early else self.sharing
         self._point("slot")
-        self.pipeline.expect(sum(b.bytes for b in self.boxes or ()))
-        full = self.pipeline.filled()
-        for boxes in self.boxes or ():
-            if sharing is None:
-                boxes.write(self.context, full)
-            else:
-                sharing.write(boxes, full)
+        ask(self.boxes or (), self.pipeline, self.context, None if early else self.sharing)
 
     def _feed(self) -> None:
         """What the producing group does."""

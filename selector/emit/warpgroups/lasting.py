@@ -117,6 +117,10 @@ class Turns:
 class LastingRing(GroupRing):
     """The ring of such a kernel."""
 
+    lasting = True
+    tiles: TurnTiles | None = None
+    tiles_read = False  # they are left in the last iteration
+
     def __init__(
         self,
         emitter: Emitter,
@@ -127,9 +131,6 @@ class LastingRing(GroupRing):
     ) -> None:
         super().__init__(emitter, loop, body, staged)
         self.turns = turns
-        self.lasting = True
-        self.tiles: TurnTiles | None = None
-        self.tiles_read = False  # they are left in the last iteration
 
     def open(self, repeated: Repeated) -> None:
         """The barriers, what all turns have in common, and the group that feeds the slots."""
@@ -235,7 +236,7 @@ class LastingRing(GroupRing):
             groups.wait(self.context.writer)
         self._await_turn()
         if self.tiles:
-            self.tiles.acquire()
+            self.tiles.pipeline.wait()
         self._consume(groups)
         if self.tiles:
             left = at_least(self.low, self.stop) if self.tiles_read else None

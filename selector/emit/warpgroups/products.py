@@ -31,8 +31,9 @@ from selector.gpu.ir.products import (
 )
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
-from selector.ir.nodes import Broadcast, Call, FloatImm, IntImm, Store
+from selector.ir.nodes import Call, Store
 from selector.ir.printer import print_expr
+from selector.ir.simplify import constant, float_constant
 from selector.lowering.tiles import Access, Accumulate, first_lane
 
 GROUP_M, WIDEST = 64, 256
@@ -303,9 +304,7 @@ def is_zero_fill(s: Store) -> bool:
     """Whether a statement fills accumulators with zeros."""
     match s:
         case Store(_, _, Call(_, "tile.fill", (value,)), None):
-            while isinstance(value, Broadcast):
-                value = value.value
-            return isinstance(value, FloatImm | IntImm) and value.value == 0
+            return 0 in (constant(value), float_constant(value))
         case _:
             return False
 

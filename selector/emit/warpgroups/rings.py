@@ -13,8 +13,10 @@ have no tensor maps, all threads copy.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from selector.diagnostics import ScheduleError, Where
-from selector.emit.emitter import Emitter
 from selector.emit.pipeline import Pipeline
 from selector.emit.shared_memory import Staging
 from selector.emit.units import Unit, consumer_unit, group_unit
@@ -44,7 +46,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Assign, Drain, Leave, Let, State, Sync
 from selector.gpu.passes.budget_registers import shares
-from selector.ir.nodes import Allocate, Expr, For, LetStmt, Stmt, Store
+from selector.ir.nodes import Expr, For, LetStmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out
 
@@ -55,15 +57,26 @@ FEED_ENDS = Leave("kernel", "so that accumulators take no registers here")
 class GroupRing(FedRing):
     """One pipelined loop of a kernel with wgmma."""
 
-    def __init__(
-        self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
-    ) -> None:
-        super().__init__(emitter, loop, body, staged)
-        self.lasting = False  # slots and barriers are there before and after the loop
-        self.stores = False  # an iteration stores results
+    lasting = False  # slots and barriers are there before and after the loop
+    stores = False  # an iteration stores results
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
         """The whole loop."""
+        self._refuse(in_warp=in_warp)
+        self.plan()
+        groups = consumer_unit(self.context.block.consumers)
+        alone = self.loop is self.emitter.pipelines.last  # what follows is for the groups
+        with self.context.writer.block():  # another ring may follow
+            self.boxes = self._boxes()
+            self._write(unit, groups, alone=alone)
+            unit.join(groups)
+            if alone and self.boxes:
+                self._leave_room()
+            if self.emitter.pipelines.depth:
+                self._end(unit)
+
+    def _refuse(self, *, in_warp: bool) -> None:
+        """``ScheduleError`` for a loop that cannot be one of these."""
         if in_warp:
             raise ScheduleError(
                 "operands of wgmma are staged inside a warpgroup",
@@ -71,36 +84,29 @@ class GroupRing(FedRing):
                 "compute_at a loop outside of the gpu_thread loops",
                 Where(func=self.staged[0].name),
             )
+
+    def _write(self, unit: Unit, groups: Unit, *, alone: bool) -> None:
+        """Barriers, who feeds, and what the ``groups`` do."""
         w, c = self.context.writer, self.context
-        self.plan()
-        with w.block():  # another ring may follow
-            self.boxes = self._boxes()
-            names = {a.name for a in self.staged}
-            alone = self.loop is self.emitter.pipelines.last  # what follows is for the groups
-            self._share(alone=alone)
-            self.early = self.boxes is not None and not names & (unit.read | unit.written)
-            self._make()
-            if c.block.cluster == 1 or unit.written or unit.copying or unit.panels:
-                unit.wait(w)  # for the barriers, and what the loop reads besides its copies
-            if c.block.cluster > 1:
-                w.add(Sync("cluster"))
-            groups = consumer_unit(c.block.consumers)
-            self.few = alone and shares(self._held(), c.block.warps) is not None
-            with w.when(equal("group", c.block.warps)):
-                self._feed()
-                if alone:
-                    w.add(FEED_ENDS)
-            with w.otherwise():
-                if self.sharing is not None:
-                    refilled = minus(c.number(self.loop.extent), self.stages)
-                    w.add(Let("int", ("refilled",), (refilled,)))
-                self._consume(groups)
-            unit.join(groups)
-            self.emitter.pipelines.in_consumers = alone
-            if alone and self.boxes:
-                self._leave_room()
-            if self.emitter.pipelines.depth:
-                self._end(unit)
+        self._share(alone=alone)
+        names = {a.name for a in self.staged}
+        self.early = self.boxes is not None and not names & (unit.read | unit.written)
+        self._make()
+        if c.block.cluster == 1 or unit.written or unit.copying or unit.panels:
+            unit.wait(w)  # for the barriers, and what the loop reads besides its copies
+        if c.block.cluster > 1:
+            w.add(Sync("cluster"))
+        self.few = alone and shares(self._held(), c.block.warps) is not None
+        with w.when(equal("group", c.block.warps)):
+            self._feed()
+            if alone:
+                w.add(FEED_ENDS)
+        with w.otherwise():
+            if self.sharing is not None:
+                refilled = minus(c.number(self.loop.extent), self.stages)
+                w.add(Let("int", ("refilled",), (refilled,)))
+            self._consume(groups)
+        self.emitter.pipelines.in_consumers = alone
 
     def _share(self, *, alone: bool) -> None:
         """Find what the blocks of a cluster share."""
@@ -196,11 +202,7 @@ class GroupRing(FedRing):
             w.add(State("u32", (LAST,), (number(0),)))
             self.emitter.groups.hold(names or trailing)  # ptxas: nothing else defines them inside
         left = 0 if later or trailing else self._readers()
-        alone = later or trailing or self.boxes is None
-        self.stores = not alone and self._room_for_results()
-        before = dict(self.emitter.tiles.regions.known)
-        self._prepare_fills(set())
-        with self.emitter.loop_head(self.loop):
+        with self._iterations(stores=not later and not trailing):
             if left:  # what the rest of an iteration does needs no slot
                 self.emitter.groups.slot = Slot(left, self._acquire, self._release)
             else:
@@ -216,14 +218,23 @@ class GroupRing(FedRing):
                 self._release_when_read()
             self.pipeline.advance()
         self.emitter.groups.slot = None
-        self.emitter.tiles.regions.known = before
-        if self.stores:
-            self.context.shared.staging = None
         self._all_issued()
         if later or trailing:
             self.emitter.groups.finish(names or trailing)
             if self.lasting:
                 self._release_last()
+
+    @contextmanager
+    def _iterations(self, *, stores: bool) -> Generator[None]:
+        """The loop of the groups, which may have room for what an iteration ``stores``."""
+        self.stores = stores and self.boxes is not None and self._room_for_results()
+        before = dict(self.emitter.tiles.regions.known)
+        self._prepare_fills(set())
+        with self.emitter.loop_head(self.loop):
+            yield
+        self.emitter.tiles.regions.known = before
+        if self.stores:
+            self.context.shared.staging = None
 
     def _in_flight(self) -> list[str] | None:
         """The accumulators, where the instructions of an iteration need not be complete before
@@ -299,26 +310,15 @@ class SelfFedRing(GroupRing):
 
     chunks_in_flight = 1  # beside the accumulators
 
-    def emit(self, unit: Unit, *, in_warp: bool) -> None:
-        """The whole loop."""
-        self._refuse(in_warp=in_warp)
-        w, c = self.context.writer, self.context
-        groups = consumer_unit(c.block.consumers)
-        with w.block():  # another ring may follow
-            self.boxes = self._boxes()
-            self._make()
-            unit.wait(w)  # for the barriers, and what the first copies and the loop read
-            with w.loop("slot", number(0), number(self.stages)):
-                w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
-                with w.when(less(self.variable, self.stop)):
-                    self._fill(groups)
-            self._consume(groups)
-            unit.join(groups)
-            alone = self.loop is self.emitter.pipelines.last
-            if alone and self.boxes:
-                self._leave_room()
-            if self.emitter.pipelines.depth:
-                self._end(unit)
+    def _write(self, unit: Unit, groups: Unit, *, alone: bool) -> None:
+        w = self.context.writer
+        self._make()
+        unit.wait(w)  # for the barriers, and what the first copies and the loop read
+        with w.loop("slot", number(0), number(self.stages)):
+            w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
+            with w.when(less(self.variable, self.stop)):
+                self._fill(groups)
+        self._consume(groups)
 
     def _refuse(self, *, in_warp: bool) -> None:
         c = self.context

@@ -12,13 +12,15 @@ Source: PTX ISA, ``tcgen05.commit``, ``tcgen05.alloc``.
 
 from __future__ import annotations
 
+from math import prod
+
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.emitter import Emitter
 from selector.emit.units import Unit, named_sync
 from selector.emit.warpgroups.iterations import only_accumulates, read_by_threads
 from selector.emit.warpgroups.lasting import LastingRing, Turns
 from selector.emit.warpgroups.products import is_zero_fill
-from selector.emit.warpgroups.tensor_sums import BEFORE, MEMORY, TILE, Sums, TensorEmitter, sums_of
+from selector.emit.warpgroups.tensor_sums import BEFORE, MEMORY, TILE, TensorEmitter, sums_of
 from selector.emit.warpgroups.turn_tiles import Repeated
 from selector.gpu.ir.expressions import (
     FIRST_LANE,
@@ -70,7 +72,7 @@ class TensorRing(LastingRing):
     def _check(self) -> None:
         c = self.context
         names = {a.name for a in self.staged}
-        every = all(_units(run) == c.block.warps for run in self.runs)
+        every = all(prod(n for _, n in run.loops) == c.block.warps for run in self.runs)
         why = ""
         if read_by_threads(self.consumers, names):
             why = "threads read what is staged, which is free when products have read it"
@@ -213,30 +215,15 @@ class TensorRing(LastingRing):
 
     def _take_out(self, groups: Unit) -> None:
         """What every iteration does besides its products."""
-        self.stores = self.boxes is not None and self._room_for_results()
-        before = dict(self.emitter.tiles.regions.known)
-        self._prepare_fills(set())
-        with self.emitter.loop_head(self.loop):
+        with self._iterations(stores=True):
             self.emitter.begin_again(self.consumers, groups)
-            self.emitter.pipelines.depth += 1
-            self.emitter.statements(self.consumers, groups, in_warp=False)
-            self.emitter.pipelines.depth -= 1
-        self.emitter.tiles.regions.known = before
-        if self.stores:
-            self.context.shared.staging = None
+            self._use(groups, [], deferred=False)
         if self.sums.loaded != [run.statements for run in self.runs]:
             raise ScheduleError(
                 f"`{self.context.name}` reads its accumulators between their products",
                 "one thread asks for all products of a run, and groups wait for all of them",
                 "define what is added to a tile without other statements in between",
             )
-
-
-def _units(run: Sums) -> int:
-    total = 1
-    for _, extent in run.loops:
-        total *= extent
-    return total
 
 
 def _is_fill(s: Store) -> bool:

@@ -24,6 +24,7 @@ from selector.emit.warpgroups.products import GROUP_M, GroupEmitter, Matrix, Pro
 from selector.gpu.ir.expressions import (
     FIRST_LANE,
     WARP_OF_GROUP,
+    mixed_radix,
     number,
     plus,
     quotient,
@@ -127,11 +128,9 @@ class TensorEmitter(GroupEmitter):
         """The products of a run; ``how`` those that are the first of their columns add to them."""
         w, total = self.context.writer, self.columns.groups
         with w.loop("part", number(0), number(total), "unrolled"):
-            rest = number("part")
-            for position, (name, extent) in enumerate(sums.loops):
-                digit = rest if position == len(sums.loops) - 1 else remainder(rest, extent)
+            digits = mixed_radix("part", [extent for _, extent in sums.loops[:-1]])
+            for (name, _), digit in zip(sums.loops, digits, strict=True):
                 w.add(Let("int", (self.context.names.get(name),), (digit,)))
-                rest = quotient(rest, extent)
             start = self.columns.start(number("part"))
             w.add(TensorTile("to", MEMORY, start, self.columns.each))
             statements = [settled(s, self.context) for s in sums.statements]

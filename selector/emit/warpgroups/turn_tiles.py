@@ -20,6 +20,7 @@ from selector.emit.emitter import Emitter
 from selector.emit.pipeline import Pipeline
 from selector.emit.units import block_unit, group_unit
 from selector.emit.warpgroups.boxes import READY, Boxes, boxes_of
+from selector.emit.warpgroups.clusters import ask
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     THREAD,
@@ -66,10 +67,7 @@ class TurnTiles:
 
     def ask(self) -> None:
         """Of the copy engine, by one thread."""
-        c = self.emitter.context
-        self.pipeline.expect(sum(b.bytes for b in self.boxes))
-        for boxes in self.boxes:
-            boxes.write(c, self.pipeline.filled())
+        ask(self.boxes, self.pipeline, self.emitter.context)
 
     def feed(self, *, engine: bool) -> None:
         """A turn's tiles, when those before are free. The ``engine`` was asked for the first ones
@@ -86,10 +84,6 @@ class TurnTiles:
                 write_copy(copy, c, unit.thread, unit.size, unroll=1)
             self.pipeline.commit_stores()
         self.next()
-
-    def acquire(self) -> None:
-        """Until this turn's are there."""
-        self.pipeline.wait()
 
     def release(self, last: Expr | None) -> None:
         """A group has read them, if this is the ``last`` time."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from selector.gpu.ir.memory import EngineCopy, EngineStore
+from selector.gpu.ir.mentioned import mentioned
 from selector.gpu.ir.nodes import (
     Advance,
     Assign,
@@ -20,12 +20,9 @@ from selector.gpu.ir.nodes import (
     Node,
     Read,
     State,
-    expressions,
     walk,
 )
-from selector.gpu.ir.products import Descriptor, Pin
-from selector.gpu.ir.tensor import TensorTile
-from selector.ir.traverse import free_vars
+from selector.gpu.ir.products import Pin
 
 
 def asked_only(body: Body) -> Body:
@@ -37,20 +34,13 @@ def asked_only(body: Body) -> Body:
 
 def _mentioned(body: Body) -> set[str]:
     """The names that the nodes of a body ask for."""
-    found: set[str] = set()
+    found = mentioned(body)
     for node in walk(body):
-        found = found.union(*map(free_vars, expressions(node)))
         match node:
-            case EngineCopy(to=view) | EngineStore(source=view) | Descriptor(view=view):
-                found.add(view.memory)
-            case Read(name) | Pin(name):
-                found.add(name)
-            case TensorTile(base=name):
+            case Read(name) | Pin(name) | Assign(name) | For(var=name, start=None):
                 found.add(name)
             case Advance(phase=name):
                 found |= {"slot", name}
-            case Assign(name) | For(var=name, start=None):
-                found.add(name)
             case _:
                 pass
     return found

@@ -42,7 +42,7 @@ from selector.gpu.ir.products import SetTile
 from selector.gpu.ir.views import BYTES, View
 from selector.gpu.simulator.resolved import INSIDE, Names
 from selector.ir.nodes import Call, Expr, IntImm, Select, Var
-from selector.ir.traverse import map_expr
+from selector.ir.traverse import replaced_all
 
 Move = CopyAsync | CopyElement | CopyRun | LoadShifted | Touch
 _MOVES = frozenset(get_args(Move))
@@ -219,10 +219,6 @@ def _there(valid: Expr, names: Names) -> Expr | None:
     """Whether there is such a chunk; what lies outside of the array is zeros."""
     match valid:
         case Select(condition):
-            return _all_inside(names.condition(condition))
+            return replaced_all(names.condition(condition), {INSIDE: IntImm(1, INSIDE.type)})
         case _:
             return None
-
-
-def _all_inside(e: Expr) -> Expr:
-    return IntImm(1, e.type) if e == INSIDE else map_expr(e, _all_inside)

@@ -31,7 +31,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import mul
-from selector.ir.traverse import conjuncts, free_vars, map_stmt, substitute, walk_expr
+from selector.ir.traverse import change_stmts, conjuncts, free_vars, substitute, walk_expr
 from selector.lowering.predicates import conjunction, every, slack
 from selector.lowering.scans.find import Spread, find, nested
 from selector.lowering.scans.walks import (
@@ -100,7 +100,8 @@ def taken_reader(
     ):
         return None
     left = _left(second, store, blocks, ends, here[blocks.along], end)
-    return _with(first, then), left
+    both = change_stmts(first, lambda s: Block((s, then)) if isinstance(s, Store) else None)
+    return both, left
 
 
 def _recurrence(s: For, arrays: Mapping[str, tuple[Dim, ...]]) -> Spread | None:
@@ -191,17 +192,8 @@ def _left(
     moved_blocks = replace(blocks, first=first - low)
     extent = (Affine.of(end) - low).to_expr()
     place = moved_blocks.left(ends, extent)
-    return with_loop(_predicated(second, kept), blocks.loop.name, *place)
 
+    def own(s: Stmt) -> Stmt | None:
+        return replace(s, predicate=kept) if isinstance(s, Store) else None
 
-def _predicated(s: Stmt, predicate: Expr) -> Stmt:
-    if isinstance(s, Store):
-        return replace(s, predicate=predicate)
-    return map_stmt(s, lambda x: _predicated(x, predicate), lambda e: e)
-
-
-def _with(s: Stmt, then: Store) -> Stmt:
-    """A recurrence that also does something with each output."""
-    if isinstance(s, Store):
-        return Block((s, then))
-    return map_stmt(s, lambda x: _with(x, then), lambda e: e)
+    return with_loop(change_stmts(second, own), blocks.loop.name, *place)

@@ -16,7 +16,12 @@ from dataclasses import replace
 from selector.ir.affine import Affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import Dim, Expr, For, Load, Stmt, Store, Var
-from selector.ir.traverse import free_vars, map_expr, map_stmt, walk_expr
+from selector.ir.traverse import (
+    change_stmts,
+    free_vars,
+    replaced_all,
+    walk_expr,
+)
 from selector.lowering.predicates import slack
 from selector.lowering.scans.find import Spread, find, nested
 from selector.lowering.scans.walks import blocks_of, coordinates, ends_of, moved, with_loop
@@ -63,18 +68,13 @@ def taken_starts(
     if any(end.mentions(x.name) for end in ends for x in (*found.grid, *found.others)):
         return None
     left = blocks.left(ends, dims[blocks.along].extent)
-    return with_loop(first, blocks.loop.name, *left), _begun(second, read, value)
 
+    def begun(s: Stmt) -> Stmt | None:
+        """The recurrence with a value for what is read where it stores."""
+        known = {read: value}
+        return replace(s, value=replaced_all(s.value, known)) if isinstance(s, Store) else None
 
-def _begun(s: Stmt, read: Expr, value: Expr) -> Stmt:
-    """The recurrence with a value for what is read where it stores."""
-
-    def begun(e: Expr) -> Expr:
-        return value if e == read else map_expr(e, begun)
-
-    if isinstance(s, Store):
-        return replace(s, value=begun(s.value))
-    return map_stmt(s, lambda x: _begun(x, read, value), lambda e: e)
+    return with_loop(first, blocks.loop.name, *left), change_stmts(second, begun)
 
 
 def _all_rows(found: Spread, there: Sequence[Expr], dims: Sequence[Dim]) -> bool:

@@ -24,7 +24,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, mul
-from selector.ir.traverse import map_expr, substitute, substitute_stmt
+from selector.ir.traverse import change_expr, substitute, substitute_stmt
 from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
 
@@ -63,19 +63,19 @@ class Steps:
         """The steps of a thread; ``more`` is done with each output."""
         p = self.found
 
-        def state(e: Expr) -> Expr:
+        def state(e: Expr) -> Expr | None:
             if self.count and e == self.input:
                 return Load(e.type, self.buffers.inputs, self.place())
             if isinstance(e, Load) and e.buffer == p.store.buffer:
                 lag = p.lag(e)
                 return self.number(lag - 1) if lag else e
-            return map_expr(e, state)
+            return None
 
         output = Var(f"{p.store.buffer}.output", p.type)
         older = reversed(list(pairwise(range(p.order))))
         shifted = [Store(self.buffers.own, IntImm(b), self.number(a)) for a, b in older]
         body: Stmt = Block((*shifted, Store(self.buffers.own, IntImm(0), output), *more(output)))
-        s = self._each(LetStmt(output.name, state(p.store.value), body))
+        s = self._each(LetStmt(output.name, change_expr(p.store.value, state), body))
         if self.row or not self.count:
             return s
         assert self.input is not None
@@ -91,11 +91,14 @@ class Steps:
                 s = replace(x, body=_where(p.tests, s))
             return s if p.inner else _where(p.tests, s)
         (x,) = p.inner
-        count = IntImm(self.count)
-        whole = For(x.name, IntImm(0), count, ForKind.UNROLLED, s)
-        some = For(x.name, IntImm(0), count, ForKind.UNROLLED, _where(p.tests, s))
-        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in p.tests]
-        return IfThenElse(every(last), whole, some) if last else whole
+        return self._unless(For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, s), s)
+
+    def _unless(self, whole: Stmt, one: Stmt) -> Stmt:
+        """What does all steps, unless some are left out, of which ``one`` does each."""
+        (x,), tests = self.found.inner, self.found.tests
+        each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
+        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
+        return IfThenElse(every(last), whole, each) if last else whole
 
     def place(self) -> Expr:
         """Where the input of a step is."""
@@ -111,10 +114,8 @@ class Steps:
     def _made(self, then: Store, output: Expr) -> Store:
         """What is stored of an output, with the output in it."""
 
-        def made(e: Expr) -> Expr:
-            return output if self.found.is_before(e) else map_expr(e, made)
-
-        return replace(then, value=made(then.value))
+        made = change_expr(then.value, lambda e: output if self.found.is_before(e) else None)
+        return replace(then, value=made)
 
     def brought(self) -> Stmt:
         """Inputs of a tile, of which a thread reads those of its steps as a vector."""
@@ -130,13 +131,10 @@ class Steps:
 
     def _whole_or_some(self, one: Store) -> Stmt:
         """A statement of each step as that of a vector, unless some steps are left out."""
-        (x,), tests = self.found.inner, self.found.tests
-        whole = one if self.count == 1 else _vector(one, x.name, self.count)
+        (x,) = self.found.inner
         if self.count == 1:
-            whole = substitute_stmt(one, {x.name: IntImm(0)})
-        each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
-        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
-        return IfThenElse(every(last), whole, each) if last else whole
+            return self._unless(substitute_stmt(one, {x.name: IntImm(0)}), one)
+        return self._unless(_vector(one, x.name, self.count), one)
 
 
 def _vector(s: Store, name: str, lanes: int) -> Store:

@@ -5,7 +5,6 @@ last.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -49,21 +48,9 @@ def coordinates(index: Expr, dims: tuple[Dim, ...]) -> tuple[Expr, ...] | None:
         if stride.constant is None and not isinstance(dims[d].stride, Var):
             own = Var(f"$stride.{d}")
             named[d] = replace(dims[d], stride=own)
-            form = _counted(form, stride, own)
-    return split_by_strides(form.to_expr(), tuple(named))
-
-
-def _counted(form: Affine, stride: Affine, own: Var) -> Affine:
-    """An index, with ``own`` for a stride: the quotient by it, and what is left."""
-    lead, factor = stride.terms[0]
-    for atoms, coefficient in form:
-        if coefficient % factor == 0 and not Counter(lead) - Counter(atoms):
-            rest = list(atoms)
-            for atom in lead:
-                rest.remove(atom)
-            times = Affine.build({tuple(rest): coefficient // factor})
+            times = form.counted_by(stride)
             form = form - times * stride + times * own
-    return form
+    return split_by_strides(form.to_expr(), tuple(named))
 
 
 def moved(

@@ -15,106 +15,92 @@ from selector.workbench.prove.sizes import ONE, Poly, number
 
 def well_formed(context: Context, say: Say, e: Cls, node: Node) -> None:
     """State the lanes and the type of a node; ``say`` what its arguments have to be."""
-    give: Say = context
     match node.name, node.args:
         case "Int", _:
-            give.lanes(e, ONE)
-            give.integer(e)
+            context.lanes(e, ONE)
+            context.integer(e)
         case "Sym", _:
-            give.lanes(e, ONE)
-            give.same_type(e, INT32)
+            _has(context, e, ONE, INT32)
         case "Lit" | "FLit", (str(t), *_):
-            give.lanes(e, ONE)
-            give.same_type(e, t)
+            _has(context, e, ONE, t)
         case "Atom", (str(t), Poly() as n, _):
             say.size(n)
-            give.lanes(e, n)
-            give.same_type(e, t)
+            _has(context, e, n, t)
         case "Apply", (str(t), Poly() as n, *_):
             say.size(n)
-            give.lanes(e, n)
-            give.same_type(e, t)
+            _has(context, e, n, t)
         case _:
             _lane_wise(context, say, e, node)
 
 
+def _has(context: Context, e: Cls, lanes: Poly, t: Cls | str) -> None:
+    """A class has so many lanes, and the type of another one or the one of that name."""
+    context.lanes(e, lanes)
+    context.same_type(e, t)
+
+
 def _lane_wise(context: Context, say: Say, e: Cls, node: Node) -> None:
-    give: Say = context
     lanes = context.lane_count
     match node.name, node.args:
         case "Cast", (str(t), int(x)):
-            give.lanes(e, lanes(x))
-            give.same_type(e, t)
+            _has(context, e, lanes(x), t)
         case "Bop", (str(op), int(a), int(b)):
             say.lanes(b, lanes(a))
             say.same_type(a, b)
             if context.string(op) in ("&&", "||"):
                 say.same_type(a, BOOL)
-            give.lanes(e, lanes(a))
-            give.same_type(e, a)
+            _has(context, e, lanes(a), a)
         case "Cmp", (_, int(a), int(b)):
             say.lanes(b, lanes(a))
             say.same_type(a, b)
-            give.lanes(e, lanes(a))
-            give.same_type(e, BOOL)
+            _has(context, e, lanes(a), BOOL)
         case "Not", (int(a),):
             say.same_type(a, BOOL)
-            give.lanes(e, lanes(a))
-            give.same_type(e, BOOL)
+            _has(context, e, lanes(a), BOOL)
         case "Select", (int(c), int(a), int(b)):
             say.same_type(c, BOOL)
             say.same_type(a, b)
             say.lanes(c, lanes(a))
             say.lanes(b, lanes(a))
-            give.lanes(e, lanes(a))
-            give.same_type(e, a)
+            _has(context, e, lanes(a), a)
         case "Load", (str(t), _, int(i), int(p)):
             say.same_type(i, INT32)
             say.same_type(p, BOOL)
             say.lanes(p, lanes(i))
-            give.lanes(e, lanes(i))
-            give.same_type(e, t)
+            _has(context, e, lanes(i), t)
         case _:
             _vector(context, say, e, node)
 
 
 def _vector(context: Context, say: Say, e: Cls, node: Node) -> None:
-    give: Say = context
     lanes = context.lane_count
     match node.name, node.args:
         case "Always", (Poly() as n,):
             say.size(n)
-            give.lanes(e, n)
-            give.same_type(e, BOOL)
+            _has(context, e, n, BOOL)
         case "Ramp" | "RampV", (int(b), int(s), Poly() as n):
             say.size(n)
             say.same_type(b, s)
             if context.literal(s) != number(0):  # equal parts, of any type
                 say.integer(b)
             say.lanes(s, ONE if node.name == "Ramp" else lanes(b))
-            give.lanes(e, lanes(b) * n)
-            give.same_type(e, b)
+            _has(context, e, lanes(b) * n, b)
         case "Broadcast", (int(x), Poly() as n):
             say.size(n)
-            give.lanes(e, lanes(x) * n)
-            give.same_type(e, x)
+            _has(context, e, lanes(x) * n, x)
         case "Reduce", (_, int(x), Poly() as n):
             say.size(n)
             say.holds("|", n, lanes(x))
-            give.lanes(e, n)
-            give.same_type(e, x)
+            _has(context, e, n, x)
         case "Move", (_, _, int(x)):
-            give.lanes(e, lanes(x))
-            give.same_type(e, x)
+            _has(context, e, lanes(x), x)
         case "Materialize" | "TileFill" | "TileRead", (int(x),):
-            give.lanes(e, lanes(x))
-            give.same_type(e, x)
+            _has(context, e, lanes(x), x)
         case _:
             _operand(context, say, e, node)
 
 
 def _operand(context: Context, say: Say, e: Cls, node: Node) -> None:
-    give: Say = context
     match node.name, node.args:
         case "Matrix", (str(t), _, int(base), int(so), Poly() as no, int(si), Poly() as ni, int(p)):
             say.size(no, ni)
@@ -123,8 +109,7 @@ def _operand(context: Context, say: Say, e: Cls, node: Node) -> None:
                 say.same_type(scalar, INT32)
             say.same_type(p, BOOL)
             say.lanes(p, no * ni)
-            give.lanes(e, no * ni)
-            give.same_type(e, t)
+            _has(context, e, no * ni, t)
         case "Toeplitz" | "ToeplitzT", (
             str(t), Poly() as k, Poly() as n, Poly() as st, Poly() as d, Poly() as ph, int(taps)
         ):  # fmt: skip
@@ -137,22 +122,19 @@ def _operand(context: Context, say: Say, e: Cls, node: Node) -> None:
                 _outputs(context, context.lane_count(taps), ph),
             )
             say.holds(">=", k, d * (count - ONE) + st * (outputs - ONE) + ONE)
-            give.lanes(e, k * n)
-            give.same_type(e, t)
+            _has(context, e, k * n, t)
         case "Vnni", (str(t), Poly() as k, Poly() as n, Poly() as g, int(x)):
             say.size(k, n, g)
             say.same_type(x, t)
             say.lanes(x, k * n)
             groups, _ = context.sizes.quotient(k + g - ONE, g)
             say.size(groups)
-            give.lanes(e, groups * g * n)
-            give.same_type(e, t)
+            _has(context, e, groups * g * n, t)
         case "MultiplyAdd", (
             str(f), Poly() as m, Poly() as n, Poly() as k, int(c), int(a), int(b)
         ):  # fmt: skip
             _instruction(context, say, f, (m, n, k), (c, a, b))
-            give.lanes(e, m * n)
-            give.same_type(e, c)
+            _has(context, e, m * n, c)
         case name, _:
             raise UserError(
                 f"the constructor {name} has no meaning to prove with",

@@ -86,29 +86,31 @@ def _load_bytes(m: Machine, v: Threads, node: LoadFragment) -> None:
     found, marks = np.zeros(v.count, np.uint32), np.zeros(v.count, bool)
     some = v.part(np.broadcast_to(wanted, v.count))
     if some.count:
-        p: Pointer = some[node.base] + np.int64(node.at)
-        kind = np.dtype(np.uint8 if node.how.endswith("odd") else np.uint16)
-        places = [Pointer(p.space, kind, p.byte + n) for n in range(0, 2, kind.itemsize)]
-        m.memories.met = False
-        read = [np.broadcast_to(m.memories.load(some, at), some.count) for at in places]
-        parts = np.stack(read, axis=-1).view(np.int8 if node.how.startswith("s8") else np.uint8)
+        kind = np.uint8 if node.how.endswith("odd") else np.uint16
+        read, marks[some.chosen] = _bytes_at(m, some, node, np.dtype(kind), 2)
+        parts = read.view(np.int8 if node.how.startswith("s8") else np.uint8)
         found[some.chosen] = parts.astype(np.float16).view(np.uint32).reshape(-1)
-        for at in places if m.memories.met else ():
-            marks[some.chosen] |= m.memories.marks(some, at)
     m.put(v, name, found, marks if marks.any() else None)
 
 
 def _load_word(m: Machine, v: Threads, node: LoadFragment) -> None:
     """Four bytes; of the words that they lie in, others may be nobody's."""
+    read, marks = _bytes_at(m, v, node, np.dtype(np.uint8), 4)
+    found = np.ascontiguousarray(read).view(np.uint32).reshape(-1)
+    m.put(v, node.registers[0].name, found, marks if marks.any() else None)
+
+
+def _bytes_at(
+    m: Machine, v: Threads, node: LoadFragment, kind: np.dtype[Any], count: int
+) -> tuple[Array, Array]:
+    """So many bytes of each thread, by elements of a kind; which threads' nobody wrote."""
     p: Pointer = v[node.base] + np.int64(node.at)
-    places = [Pointer(p.space, np.dtype(np.uint8), p.byte + n) for n in range(4)]
-    m.memories.met = False
+    places = [Pointer(p.space, kind, p.byte + n) for n in range(0, count, kind.itemsize)]
+    m.memories.met, marks = False, np.zeros(v.count, bool)
     read = [np.broadcast_to(m.memories.load(v, at), v.count) for at in places]
-    found = np.ascontiguousarray(np.stack(read, axis=-1)).view(np.uint32).reshape(-1)
-    marks = np.zeros(v.count, bool)
     for at in places if m.memories.met else ():
         marks |= m.memories.marks(v, at)
-    m.put(v, node.registers[0].name, found, marks if marks.any() else None)
+    return np.stack(read, axis=-1), marks
 
 
 def _load_matrices(m: Machine, v: Threads, node: LoadFragment) -> None:

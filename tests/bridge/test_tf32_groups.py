@@ -105,6 +105,41 @@ def test_single_floats_across_the_sum_are_refused() -> None:
     assert "wgmma reads single floats along the sum only" in error.value.why
 
 
+def chained(kind: hl.Type) -> hl.Func:
+    """A product of a product that stays in registers."""
+    n, m, mo, mi = (hl.Var(name) for name in ("n", "m", "mo", "mi"))
+    a, b, w = (hl.ImageParam(kind, 2, name) for name in "ABW")
+    k, j = hl.RDom([(0, 48)], "k"), hl.RDom([(0, 32)], "j")
+    first, kept, second, out = (hl.Func(name) for name in ("first", "kept", "second", "out"))
+    first[n, m] += hl.f32(a[k.x, m]) * hl.f32(b[k.x, n])
+    kept[n, m] = hl.cast(kind, hl.max(first[n, m], 0.0))
+    second[n, m] += hl.f32(kept[j.x, m]) * hl.f32(w[j.x, n])
+    out[n, m] = second[n, m]
+    out.bound(n, 0, 32).split(m, mo, mi, 64).vectorize(n).vectorize(mi).gpu_blocks(mo)
+    for f, r in ((first, k), (second, j)):
+        f.compute_at(out, mo).bound_extent(n, 32).bound_extent(m, 64).vectorize(n).vectorize(m)
+        steps, depth = hl.RVar("steps"), hl.RVar("depth")
+        update = f.update().split(r.x, steps, depth, 32 // kind.bytes())
+        update.reorder(depth, n, m, steps).atomic().unroll(steps)
+        update.vectorize(n).vectorize(m).vectorize(depth)
+        hb.store_in(f, hb.MemoryType.WGMMAAccumulator)
+    kept.compute_at(out, mo).store_in(hl.MemoryType.Register)
+    kept.bound_extent(n, 32).bound_extent(m, 64).vectorize(n).vectorize(m)
+    for source, at, depth, rows in ((a, first, 48, 64), (b, first, 48, 32), (w, second, 32, 32)):
+        staged = source.in_(at)
+        x, y = staged.args()
+        staged.compute_at(out, mo).store_in(hl.MemoryType.GPUShared)
+        staged.bound_extent(x, depth).bound_extent(y, rows).vectorize(x).vectorize(y)
+    return out
+
+
+def test_single_floats_in_registers_are_refused() -> None:
+    """Nobody would round them; halves stay there."""
+    assert hb.compile(chained(hl.Float(16)), target="sm_90a").report
+    with pytest.raises(ScheduleError, match="does not lie in shared memory"):
+        hb.compile(chained(F32), target="sm_90a", instructions=TF32)
+
+
 @pytest.mark.parametrize("allowed", [None, ("wgmma",)])
 def test_groups_round_nothing_unasked(allowed: tuple[str, ...] | None) -> None:
     with pytest.raises(SelectionError) as error:

@@ -128,14 +128,15 @@ def find_panels(body: Stmt, kept: frozenset[str] = frozenset()) -> dict[str, Pan
             raise _banded(statement.a.buffer, statement)
         if isinstance(statement.b, Banded):
             continue  # of windows
+        rounds = statement.instruction.rounds  # which nobody does in registers
         for operand in (statement.a, statement.b):
             allocation = allocations.get(operand.buffer)
-            if allocation is None and operand is statement.a and operand.buffer in kept:
+            held = operand is statement.a and operand.buffer in kept and not rounds
+            if allocation is None and held:
                 continue
             if allocation is None:
                 raise not_shared(operand.buffer, statement)
             if operand.buffer not in found:
-                rounds = statement.instruction.rounds
                 found[operand.buffer] = replace(_panels(allocation, body), rounds=rounds)
     beside = (a for a in allocations.values() if a.name not in found and _is_beside(a, body))
     return found | {a.name: _panels(a, body) for a in beside}

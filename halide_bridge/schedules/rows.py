@@ -21,8 +21,9 @@ CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
 HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
-ELEMENTS = 32  # of a row that a thread has, up to that many, where they lie in vectors
-SINGLE = 4  # the same where they do not
+ELEMENTS, FEWER = 32, 16  # of a row that a thread has where they lie in vectors, up to that many
+SHARE = 64  # bytes of these of all arrays, if those are not fewer than the least
+SINGLE = 4  # elements where they do not
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
 EACH, BLOCKS = 512, 8  # threads of each of the blocks that have a row together; those blocks
 UNKNOWN = 128  # threads of a row of which the length is not known
@@ -118,15 +119,31 @@ def _together(
     func.compute_at(found, part.own)
 
 
-def threads_of(extent: int | None, lanes: int, most: int = MOST) -> int:
-    """Those of a row: each loads some vectors, which it keeps (``lowering.whole_rows``), so that
-    threads seldom meet. Those of short rows are few of a warp, of long ones ``most``.
+def threads_of(
+    extent: int | None, lanes: int, most: int = MOST, bytes_: int = SHARE // ELEMENTS
+) -> int:
+    """Those of a row, ``bytes_`` of whose arrays belong to an element: each loads some vectors,
+    which it keeps (``lowering.whole_rows``), so that threads seldom meet. Those of short rows are
+    few of a warp, of long ones ``most``.
     """
     if extent is None:
         return UNKNOWN
     fewest = FEWEST if lanes > 1 else LANES
-    wanted = -(-extent // (ELEMENTS if lanes > 1 else SINGLE))
-    return min(most, max(fewest, 1 << (wanted - 1).bit_length()))
+    each = min(ELEMENTS, max(FEWER, SHARE // bytes_)) if lanes > 1 else SINGLE
+    threads = _power(-(-extent // each))
+    if lanes > 1 and threads < LANES:
+        each = FEWER
+        threads = min(LANES, _power(-(-extent // each)))
+    if lanes > 1 and threads > LANES:  # half as many where a fifth would have nothing to do
+        turns, half = (-(-extent // (n * lanes)) for n in (threads, threads // 2))
+        idle = 5 * turns * threads * lanes > 6 * extent
+        threads //= 2 if idle and 2 * half * lanes <= 3 * each else 1
+    return min(most, max(fewest, threads))
+
+
+def _power(n: int) -> int:
+    """The power of two that is not less."""
+    return 1 << (n - 1).bit_length()
 
 
 def most_threads(rows: int, multiprocessors: int) -> int:

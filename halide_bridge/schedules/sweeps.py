@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from halide_bridge.records import ELEMENT
 from halide_bridge.schedules import rows
 from halide_bridge.schedules.kernels import LINE, Grid
 from halide_bridge.schedules.lanes import lanes_of
@@ -16,8 +17,8 @@ from halide_bridge.schedules.recognise.program import Member, number
 from halide_bridge.schedules.recognise.rows import Shared, Sweep, is_row, share, sweep_of
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
-from selector.ir.nodes import Expr, Var
-from selector.ir.traverse import free_vars
+from selector.ir.nodes import Call, Expr, Var
+from selector.ir.traverse import free_vars, walk_expr
 
 FEW = 256  # elements that are no work for all warps of a GPU
 
@@ -56,11 +57,13 @@ class Sweeps:
             each = min(lanes, each)
             if each > 1:  # an element is of one thread all through the kernel
                 lanes, parts = each, [replace(part, lanes=each) for part in parts]
-        threads = self._threads(mine, each)
+        bytes_ = self._bytes(member, mine, shared)
+        threads = self._threads(mine, each, bytes_=bytes_)
         if self.spread and threads == rows.MOST and inner and each > 1:
             number = [n for n, a in enumerate(member.args) if a in shared.rows]
             count = prod(self.known.extent(member, n) for n in number)
-            threads = self._threads(mine, each, rows.most_threads(count, self.spread))
+            most = rows.most_threads(count, self.spread)
+            threads = self._threads(mine, each, most, bytes_)
         return rows.by_blocks(self.script, reader, of_rows, inner, parts, threads, lanes)
 
     def of_itself(self, member: Member) -> Grid | None:
@@ -124,15 +127,35 @@ class Sweeps:
             total *= self.placement.extent(member.name, d) or FEW + 1
         return total <= FEW
 
-    def _threads(self, members: list[Member], lanes: int, most: int = rows.MOST) -> int:
-        """Those of a row, which read so many ``lanes`` at once; ``most`` of them."""
+    def _bytes(self, reader: Member, mine: list[Member], shared: Shared) -> int:
+        """Of all arrays that are read, for an element of a row."""
+        along = {*(r.name for m in mine for r in m.stages[1].reduced), *reader.args}
+        along -= {*shared.rows}
+        bodies = (body for m in (reader, *mine) for body in self.placement.bodies[m.name])
+        found = {
+            part.name: part.type.bytes
+            for body in bodies
+            for e in body.expressions
+            for part in walk_expr(e)
+            if isinstance(part, Call)
+            and ELEMENT in part.name
+            and any(free_vars(i) & along for i in part.args)
+        }
+        return max(1, sum(found.values()))
+
+    def _threads(
+        self, members: list[Member], lanes: int, most: int = rows.MOST, bytes_: int = 1
+    ) -> int:
+        """Those of a row, which read so many ``lanes`` at once; ``most`` of them. ``bytes_``: of
+        all that is read for an element.
+        """
         sweeps = [(m, self._sweep(m)) for m in members]
         if not all(is_row(m, s) and not self._few(m) for m, s in sweeps):
             return LINE
         extents = [self._extent(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
         known = [e for e in extents if e is not None]
         extent = max(known) if len(known) == len(extents) else None
-        return rows.threads_of(extent, lanes, most)
+        return rows.threads_of(extent, lanes, most, bytes_)
 
     def _extent(self, e: Expr) -> int | None:
         """A number, or what the user says of it."""

@@ -5,8 +5,9 @@
 C's compilers leave divisions and functions where they are if it is not certain that they are
 executed. A division by such a number, rounded to 16 bits next, is a product with its reciprocal:
 both are rounded, which is at most what ``legalize_scalars`` takes of such divisions (4 units of
-float32, of the 8192 that a unit of float16 has). Divisors below 2^-64 are scaled, so that the
-reciprocal is a number.
+float32, of the 8192 that a unit of float16 has). So is one that is a factor of what is rounded, or
+a term: then it is off by a unit of its own, as the product and the sum are that follow. Divisors
+below 2^-64 are scaled, so that the reciprocal is a number.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from selector.ir.traverse import (
     change_exprs,
     change_stmts,
     free_vars,
+    map_expr,
     walk_expr,
     walk_stmt,
 )
@@ -90,14 +92,24 @@ class _Values:
 
     def expr(self, e: Expr) -> Expr | None:
         match e:
-            case Cast(t, Binary(BinaryOp.DIV, a, Broadcast(b, lanes))) if (
-                t.is_float and t.bits == 16 and b.type == FLOAT32 and self._is_alike(b)
-            ):
-                return replace(e, value=self._product(change_expr(a, self.expr), b, lanes))
+            case Cast(t, value) if t.is_float and t.bits == 16:
+                return replace(e, value=self._rounded(value))
             case _ if e.type == FLOAT32 and self._is_alike(e) and _is_costly(e):
                 return self._value(e)
             case _:
                 return None
+
+    def _rounded(self, e: Expr) -> Expr:
+        """What is rounded to 16 bits next, or is a term or a factor of that."""
+        match e:
+            case Binary(BinaryOp.DIV, a, Broadcast(b, lanes)) if (
+                b.type == FLOAT32 and self._is_alike(b)
+            ):
+                return self._product(change_expr(a, self.expr), b, lanes)
+            case Binary(BinaryOp.ADD | BinaryOp.SUB | BinaryOp.MUL):
+                return map_expr(e, self._rounded)
+            case _:
+                return change_expr(e, self.expr)
 
     def _product(self, a: Expr, b: Expr, lanes: int) -> Expr:
         """A quotient, by the reciprocal."""

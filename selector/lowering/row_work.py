@@ -24,14 +24,17 @@ from selector.ir.simplify import mul
 from selector.ir.traverse import map_expr, walk_expr, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.kept_rows import KEPT, MANY, REGISTERS
+from selector.lowering.row_folds import WARP
 from selector.lowering.row_loops import Loop, RowLoops
 from selector.lowering.row_values import ROW_VALUE
 
-ELEMENTS = 32  # of a row that stay of an array
+MOST, LEAST = 32, 16  # elements of a row that a thread has, those of less than a warp the least
+SHARE = 64  # bytes of all that is loaded of these
 BYTES = 128  # of a thread that stay
+AHEAD = 192  # the same with what later loops load, if that is done early
 FEW = 96  # the same in the largest blocks, which have few registers for each thread
-OTHERS = 32  # registers of a thread beside what stays, and the addresses in each array
-END = 8  # registers for a further element at an end of a row
+OTHERS = 30  # registers of a thread beside what stays, and the addresses in each array
+END = 4  # registers for a further element of an array at an end of a row
 STEP = Var("row.step")
 
 
@@ -48,7 +51,9 @@ class Vector:
 class RowWork:
     """One kernel. ``vectors``: what each loop loads; ``kept``: of those, what stays, by its array;
     ``values``: what a loop computes and stays, by the loop and its array; ``computed``: what each
-    loop stores, of what is kept, as ``spelled`` by numbers of rows; ``steps``: vectors that stay.
+    loop stores, of what is kept, as ``spelled`` by numbers of rows; ``late``: what one of the later
+    loops loads, if that is done behind the first one, whose vectors take no registers any more;
+    ``steps``: vectors that stay.
     """
 
     rows: RowLoops
@@ -57,6 +62,7 @@ class RowWork:
     values: dict[Expr, tuple[str, str]] = field(default_factory=dict[Expr, tuple[str, str]])
     computed: dict[str, Expr] = field(default_factory=dict[str, Expr])
     spelled: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    late: dict[Vector, str] = field(default_factory=dict[Vector, str])
     steps: int = 0
 
     def read(self) -> None:
@@ -89,17 +95,27 @@ class RowWork:
         if not again:
             return 0
         loaded = sum(_bytes(v.type) for v in again)
-        few = row.threads > MANY and row.blocks == 1
-        self.steps = FEW // loaded if few else min(ELEMENTS // self.rows.lanes, BYTES // loaded)
         self.kept = {v: f"{KEPT}{n}" for n, v in enumerate(again)}
         values = self._common(body)
         computed = max((_bytes(e.type) for e in values), default=0)
-        if self.steps * computed > BYTES:
-            values, computed = {}, 0
+        if row.threads > MANY and row.blocks == 1:
+            self.steps, values, computed = FEW // loaded, {}, 0
+        else:
+            bytes_ = 0 if row.blocks > 1 else sum(v.type.bytes for v in used)
+            elements = elements_of(bytes_, row.threads)
+            steps = -(-elements * 3 // (2 * self.rows.lanes))  # the same sizes share a kernel
+            self.steps = min(steps, BYTES // max(loaded, computed))
         for n, (e, name) in enumerate(values.items()):
             self.values[e] = name, f"{KEPT}value.{n}"
+        first, *_ = self.rows.loops
+        late = [v for v, loops in used.items() if len(loops) == 1 and first not in loops]
+        late = [v for v in late if v.buffer not in stored]
+        ahead = sum(_bytes(v.type) for v in late)
+        if self.steps * (loaded + ahead) <= AHEAD:
+            self.late = {v: f"{KEPT}late.{n}" for n, v in enumerate(late)}
         ends = -(-2 * (self.rows.lanes - 1) // row.threads)
-        registers = OTHERS + 4 * arrays + END * (ends - 1) + self.steps * max(loaded, computed) // 4
+        others = OTHERS + 2 * arrays + END * len(again) * (ends - 1)
+        registers = others + self.steps * max(loaded, computed) // 4
         return REGISTERS // (row.threads * row.rows * registers)
 
     def _common(self, body: Stmt) -> dict[Expr, str]:
@@ -135,13 +151,14 @@ class RowWork:
         computed = isinstance(e, Binary | Call) and e.type.lanes == self.rows.lanes
         return computed and own and bool(vectors) and e.type.is_float and e.type.bits == 32
 
-    def kept_value(self, loop: Loop, step: Expr) -> Expr:
-        """What a loop stores, of what is kept."""
-        own = {e: v for e, v in self.vectors[loop.name].items() if v in self.kept}
+    def kept_value(self, loop: Loop, step: Expr, *, ahead: bool = False) -> Expr:
+        """What a loop stores, of what is kept, and maybe of what is loaded ahead."""
+        kept = {**self.kept, **self.late} if ahead else self.kept
+        own = {e: v for e, v in self.vectors[loop.name].items() if v in kept}
 
         def expr(e: Expr) -> Expr:
             if isinstance(e, Load) and e in own:
-                return Load(e.type, self.kept[own[e]], self.place(step))
+                return Load(e.type, kept[own[e]], self.place(step))
             return map_expr(e, expr)
 
         return expr(loop.store.value)
@@ -164,6 +181,11 @@ class RowWork:
             if own or first != loop:
                 return Load(e.type, name, self.place(STEP))
         return map_expr(e, lambda x: self.replaced(x, loop, own=own))
+
+
+def elements_of(bytes_: int, threads: int) -> int:
+    """Elements of a row that a thread of so many has, of whose arrays each takes so many bytes."""
+    return min(MOST, max(LEAST, SHARE // max(bytes_, 1))) if threads >= WARP else LEAST
 
 
 def _bytes(t: Type) -> int:

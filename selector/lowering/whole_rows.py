@@ -173,6 +173,8 @@ class _Whole:
             s = Allocate(name, v.type.element, (IntImm(1),), Memory.STACK, s)
         arrays = [(name, v.type.element) for v, name in self.work.kept.items()]
         arrays += [(name, e.type.element) for e, (_, name) in self.work.values.items()]
+        if self.short:
+            arrays += [(name, v.type.element) for v, name in self.work.late.items()]
         for name, t in arrays:
             s = Allocate(name, t, (IntImm(self.work.steps * lanes),), Memory.STACK, s)
         for name, value in reversed(list(self._numbers())):
@@ -270,7 +272,8 @@ class _Whole:
         stores = list[Stmt]()
         for v in group:
             value = Load(v.type, v.buffer, self._moved(v.start, STEP))
-            name, there = self.work.kept[v], Broadcast(lie, self.rows.lanes)
+            name = self.work.kept.get(v) or self.work.late[v]
+            there = Broadcast(lie, self.rows.lanes)
             stores.append(Store(name, self.work.place(STEP), value, there))
         one = IfThenElse(self._goes_on(STEP, self._parts_of(loops)), Block(tuple(stores)))
         return For(STEP.name, ZERO, IntImm(self.work.steps), ForKind.UNROLLED, one)
@@ -321,6 +324,8 @@ class _Whole:
             first = Block(tuple(self._of_kept(loop, turn)))
             yield For(s.name, ZERO, IntImm(steps), ForKind.UNROLLED, first)
         if self.short:
+            if s.name == next(iter(self.rows.loops)):
+                yield from self._late()
             return
         turns = div(add(part.left, IntImm(threads - 1)), IntImm(threads))
         rest = self._vector(loop, loop.store.value, turn)
@@ -329,9 +334,16 @@ class _Whole:
         for end in part.ends:
             yield IfThenElse(Compare(CompareOp.LE, ZERO, end), self._end(loop, end))
 
+    def _late(self) -> Iterator[Stmt]:
+        """Load what later loops are going to need."""
+        late = self.work.late
+        if late:
+            yield self._vectors(list(late), ALL)
+
     def _of_kept(self, loop: Loop, turn: Expr) -> Iterator[Stmt]:
         """A turn with what is kept: values that stay are computed by the first loop."""
-        value, found = self.work.kept_value(loop, STEP), dict[tuple[_Part, ...], list[Stmt]]()
+        value = self.work.kept_value(loop, STEP, ahead=self.short)
+        found = dict[tuple[_Part, ...], list[Stmt]]()
         for known, (first, name) in self.work.values.items():
             if first == loop.name:
                 users = [n for n in self.rows.loops if known in walk_expr(self.work.computed[n])]
@@ -353,6 +365,7 @@ class _Whole:
 
         rows, store = self.rows, loop.store
         names = {*self.work.kept.values(), *(name for _, name in self.work.values.values())}
+        names |= {*self.work.late.values()}
 
         def moved(e: Expr) -> Expr:
             if isinstance(e, Load) and e.buffer in names:

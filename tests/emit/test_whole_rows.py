@@ -169,10 +169,12 @@ def test_what_is_computed_again_stays() -> None:
 @pytest.mark.nvrtc
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MADE)
-def test_nothing_spills(make: Callable[[], Made]) -> None:
+def test_next_to_nothing_spills(make: Callable[[], Made]) -> None:
+    """Of five arrays some addresses may: as many warps as those of four blocks are worth more."""
+    most = 64 if make is layer_norm else 0
     for width in (96, 1024):
         usage = nvrtc.resource_usage(nvrtc.compile_to_cubin(text_of(make, width), "sm_90a"))
-        assert all(u.local_accesses == 0 for u in usage.values())
+        assert all(u.stack_bytes <= most for u in usage.values())
     assert len(split_kernels(kernel_of(make, 1024).module).kernels) == 1
 
 
@@ -228,9 +230,8 @@ def test_exponentials_are_as_exact_as_what_is_made_of_their_sum() -> None:
 @pytest.mark.parametrize("make", [softmax, layer_norm, wider, of_half])
 def test_a_long_row_has_a_cluster(make: Callable[[], Made]) -> None:
     kernel, truth = kernel_of(make, SPREAD), make()[1]
-    blocks = 4 if make is of_half else 8  # by the elements that are summed
-    assert f"__cluster_dims__({blocks}, 1, 1)" in kernel.source
-    assert [launch.cluster for launch in kernel.plan.launches] == [blocks]
+    assert "__cluster_dims__(8, 1, 1)" in kernel.source
+    assert [launch.cluster for launch in kernel.plan.launches] == [8]
     for shape in ((3, 7), (2, 1001), (1, 40_003), (1, SPREAD + 4096 * 8 * 2 + 5)):
         data = data_of(kernel, shape, {"a": 3})
         wanted = truth({name: v.astype(float) for name, v in data.items()})

@@ -6,6 +6,9 @@
 
 #include "scoped.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace bridge {
 
 namespace {
@@ -55,7 +58,81 @@ protected:
     }
 };
 
+// Of what is inferred outside of such a loop, all its turns. Where there is one value Halide says that
+// the least is the largest one, which of several turns it is not.
+class AllTurns : public IRMutator {
+    std::map<std::string, Interval> turns, ends;  // in their scope
+
+    Interval over_turns(const Expr &e) const {
+        Scope<Interval> scope;
+        bool one = true;
+        for (const auto &[name, values] : turns) {
+            if (expr_uses_var(e, name)) {
+                scope.push(name, values);
+                one = false;
+            }
+        }
+        return one ? Interval::single_point(e) : bounds_of_expr_in_scope(e, scope);
+    }
+
+    using IRMutator::visit;
+    Stmt visit(const For *op) override {
+        auto before = turns;
+        turns.erase(op->name);
+        Stmt result = IRMutator::visit(op);
+        turns = before;
+        return result;
+    }
+    Stmt visit(const LetStmt *op) override {
+        bool least = ends_with(op->name, ".min");
+        Interval all = over_turns(op->value);
+        const Variable *largest = least ? op->value.as<Variable>() : nullptr;
+        if (largest && ends.count(largest->name)) {
+            all = ends.at(largest->name);
+        }
+        auto outside = turns;
+        auto before = ends;
+        turns.erase(op->name);
+        ends.erase(op->name);
+        if (!least && !all.is_single_point()) {
+            ends[op->name] = all;
+        }
+        Stmt body = mutate(op->body);
+        turns = outside;
+        ends = before;
+        return LetStmt::make(op->name, least ? all.min : all.max, body);
+    }
+
+public:
+    explicit AllTurns(std::map<std::string, Interval> turns) : turns(std::move(turns)) {
+    }
+};
+
 }  // namespace
+
+void name_loops(Environment &env, std::map<std::string, Interval> &turns) {
+    for (auto &[name, f] : env) {
+        if (!f.has_pure_definition()) {
+            continue;
+        }
+        for (const Split &split : f.definition().schedule().splits()) {
+            if (split.split_type != Split::SplitVar) {
+                continue;
+            }
+            std::string loop = name + ".s0." + split.inner;
+            for (Expr &value : f.definition().values()) {
+                if (expr_uses_var(value, split.inner)) {
+                    value = substitute(split.inner, Variable::make(Halide::Int(32), loop), value);
+                    turns[loop] = Interval(0, simplify(split.factor - 1));
+                }
+            }
+        }
+    }
+}
+
+Stmt infer_all_turns(const Stmt &s, const std::map<std::string, Interval> &turns) {
+    return AllTurns(turns).mutate(s);
+}
 
 Stmt tighten_bounds(const Stmt &s) {
     return TightenBounds().mutate(s);

@@ -162,54 +162,6 @@ py::dict describe(const Function &f, const Function &locked, Records &records) {
     return result;
 }
 
-// What is left of a division, without the variables that have no say in it. Of a remainder at one
-// value Halide does not know that it is one; of the difference it does, and where there are several
-// values the clamp says which these are.
-Expr remainder(Expr index, int step, const std::vector<std::string> &variables) {
-    for (const std::string &v : variables) {
-        Expr next = substitute(v, Variable::make(Halide::Int(32), v) + 1, index);
-        auto apart = as_const_int(simplify(next - index));
-        if (apart && *apart % step == 0) {
-            index = substitute(v, Expr(0), index);
-        }
-    }
-    Expr left = simplify(index % step);
-    const Mod *mod = left.as<Mod>();
-    return mod ? clamp(mod->a - mod->a / step * step, 0, step - 1) : left;
-}
-
-// Reads planes in place of a Func, at quotients, the plane by all remainders: see ``dealt``.
-class ReadDealt : public IRMutator {
-    const std::string from;
-    const Function to;
-    const std::vector<int> steps;
-    const std::vector<std::string> variables;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        if (op->call_type != Call::Halide || op->name != from) {
-            return IRMutator::visit(op);
-        }
-        std::vector<Expr> at;
-        Expr plane = 0;
-        int planes = 1;
-        for (size_t d = 0; d < steps.size(); d++) {
-            Expr index = mutate(op->args[d]);
-            at.push_back(simplify(index / steps[d]));
-            plane = plane + remainder(index, steps[d], variables) * planes;
-            planes *= steps[d];
-        }
-        at.push_back(plane);
-        return Call::make(to, at, op->value_index);
-    }
-
-public:
-    ReadDealt(const std::string &from, const Function &to, const std::vector<int> &steps,
-              const std::vector<std::string> &variables)
-        : from(from), to(to), steps(steps), variables(variables) {
-    }
-};
-
 void constrain(Halide::Parameter to, const Halide::Parameter &from) {
     for (int d = 0; d < from.dimensions(); d++) {
         to.set_min_constraint(d, from.min_constraint(d));
@@ -264,36 +216,6 @@ Func clone_for(const Function &f, Function consumer, const std::string &name) {
     copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates
     consumer.substitute_calls(f, copied);
     return Func(copied);
-}
-
-Func dealt(const Function &f, Function consumer, const std::vector<int> &steps,
-           const std::string &name) {
-    Func planes(name);  // which makes it unique
-    std::vector<std::string> args = f.args();
-    std::string last = "plane";  // no number in it: Halide orders terms by names
-    while (std::find(args.begin(), args.end(), last) != args.end()) {
-        last += "_";
-    }
-    args.push_back(last);
-    Expr plane = Variable::make(Halide::Int(32), args.back());
-    std::vector<Expr> at, values;
-    for (size_t d = 0; d < steps.size(); d++) {
-        Expr x = Variable::make(Halide::Int(32), args[d]);
-        at.push_back(steps[d] == 1 ? x : x * steps[d] + plane % steps[d]);
-        plane = plane / steps[d];
-    }
-    for (int value = 0; value < f.outputs(); value++) {
-        values.push_back(simplify(Call::make(f, at, value)));
-    }
-    planes.function().define(args, values);
-    ReadDealt read(f.name(), planes.function(), steps, consumer.args());
-    for (size_t stage = 0; stage <= consumer.updates().size(); stage++) {
-        Definition &definition = stage ? consumer.update(stage - 1) : consumer.definition();
-        for (Expr &value : definition.values()) {
-            value = read.mutate(value);
-        }
-    }
-    return planes;
 }
 
 void interleaved(Func output, int channels) {

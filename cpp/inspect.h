@@ -25,6 +25,19 @@ Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Fu
 Halide::Func dealt(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
                    const std::vector<int> &steps, const std::string &name);
 
+// How a loop of a reader is split: the variable, the loop over its phases, of which there are so many.
+struct Phases {
+    std::string variable, loop;
+    int count;
+};
+
+// A Func that has what `f` has where a pure `reader` of it reads its own element, with a dimension
+// more for each of the phases: f[x, y] is phased[x / 2, y, x % 2]. The reader, whose loops are split
+// so, reads the elements of the phase that its loop is at, and is right with these loops only. An
+// undefined Func if `f` is read otherwise, or is updated at others than its own elements.
+Halide::Func phased(const Halide::Internal::Function &f, Halide::Internal::Function reader,
+                    const std::vector<Phases> &phases, const std::string &name);
+
 // Loops of their own where the pixels of an output lie next to each other, of so many channels, and
 // those of the images that have its number of dimensions, too.
 void interleaved(Halide::Func output, int channels);

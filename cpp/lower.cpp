@@ -34,9 +34,12 @@ Stmt create_loops(Pipeline &p, const Options &options) {
 }
 
 Stmt infer_bounds(const Stmt &loops, Pipeline &p, const Options &options) {
+    std::map<std::string, Interval> turns;
+    name_loops(p.env, turns);
     FuncValueBounds bounds = compute_function_value_bounds(p.order, p.env);
     Stmt s = clamp_unsafe_accesses(loops, p.env, bounds);
     s = bounds_inference(s, p.outputs, p.order, p.groups, p.env, bounds, p.target);
+    s = infer_all_turns(s, turns);
     s = add_split_factor_checks(s, p.env);
     if (options.strip) {
         std::set<std::string> outputs;

@@ -205,6 +205,15 @@ PYBIND11_MODULE(_native, m) {
                       const std::vector<int> &steps, const std::string &name) {
         return bridge::dealt(f.function(), consumer.function(), steps, name);
     });
+    m.def("phased", [](const Halide::Func &f, const Halide::Func &reader,
+                       const std::vector<std::tuple<std::string, std::string, int>> &phases,
+                       const std::string &name) {
+        std::vector<bridge::Phases> all;
+        for (const auto &[variable, loop, count] : phases) {
+            all.push_back({variable, loop, count});
+        }
+        return bridge::phased(f.function(), reader.function(), all, name);
+    });
     m.def("interleaved", [](const Halide::Func &output, int channels) {
         bridge::interleaved(output, channels);
     });

@@ -94,6 +94,12 @@ ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs,
 // bounds.cpp: what the symbolic loops around a bound say about it.
 ir::Stmt tighten_bounds(const ir::Stmt &s);
 
+// A definition that reads at a loop of its own Func (inspect.cpp: `phased`) calls it as its other loops
+// do. In the loops that it has been given, and where bounds are inferred, it is called by its full name.
+// `turns`: all that are read so. What is inferred outside of such a loop is for all its turns.
+void name_loops(Environment &env, std::map<std::string, ir::Interval> &turns);
+ir::Stmt infer_all_turns(const ir::Stmt &s, const std::map<std::string, ir::Interval> &turns);
+
 // accumulators.cpp: splits the storage of tensor Funcs into inner tile and outer tiles. `env`
 // receives a stand-in for each such Func, with as many dimensions as its new storage; only storage
 // flattening sees it.

@@ -34,6 +34,11 @@ Scope<Interval> variables(const Function &f, const Definition &definition, const
     for (const ReductionVariable &r : definition.schedule().rvars()) {
         scope.push(r.var, Interval(r.min, simplify(r.min + r.extent - 1)));
     }
+    for (const Split &split : definition.schedule().splits()) {  // of which one may be read
+        if (split.split_type == Split::SplitVar) {
+            scope.push(split.inner, Interval(0, simplify(split.factor - 1)));
+        }
+    }
     return scope;
 }
 

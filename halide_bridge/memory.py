@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from halide_bridge.names import plain
 from halide_bridge.native import native
-from halide_bridge.stock import Func, is_func, is_image_param
+from halide_bridge.stock import Func, Named, is_func, is_image_param
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.kinds import GridKind
 from selector.ir.nodes import Memory
@@ -280,6 +280,43 @@ def dealt(func: Func, consumer: Func, steps: Sequence[int]) -> Func:
     name = f"{plain(func.name())}_dealt"
     planes: Func = native().dealt(func, consumer, list(steps), name)
     return planes
+
+
+def phased(func: Func, reader: Func, phases: Sequence[tuple[Named, Named, Named, int]]) -> Func:
+    """A Func of its own that ``reader`` reads in place of ``func``, from now on, in which every so
+    many elements are a phase: with ``(x, xo, xp, 2)`` ``func[c, x]`` is
+    ``phased[c, x / 2, x % 2]``, and the loop over ``x`` of ``reader`` is split into ``xo`` and
+    ``xp``, over the phases, which stays a loop. What differs from phase to phase, such as the taps
+    of a transposed convolution, is the same for all of one. It has a dimension more for each, and
+    is to be scheduled.
+
+    ``reader`` is pure and reads ``func``, of one value, at its own variables alone; the pipeline is
+    lowered by ``hb.lower`` only, stock Halide does not know of phases. ``ScheduleError`` for other
+    readers, a variable that it has not, and fewer than two phases.
+    """
+    location = caller_location()
+    names = [x.name() for x, _, _, _ in phases]
+    own = [v.name() for v in reader.args()]
+    if not set(names) <= set(own) or min((n for *_, n in phases), default=0) < 2:
+        raise ScheduleError(
+            f"`{plain(func.name())}` has no such phases in `{plain(reader.name())}`",
+            why=f"those of {names} are asked for, of {[n for *_, n in phases]}",
+            hint="a variable of the reader each, and at least two phases",
+            where=location,
+        )
+    told = [(x.name(), loop.name(), count) for x, _, loop, count in phases]
+    made: Func = native().phased(func, reader, told, f"{plain(func.name())}_phased")
+    if not made.defined():
+        raise ScheduleError(
+            f"`{plain(func.name())}` has no phases in `{plain(reader.name())}`",
+            why="it is not read at the reader's own variables alone, or updates others than its "
+            "own elements",
+            hint="read it in a pure Func at its variables, each once",
+            where=location,
+        )
+    for x, outer, loop, count in phases:
+        reader.split(x, outer, loop, count)
+    return made
 
 
 def interleaved(output: _F, channels: int) -> _F:

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from halide_bridge.schedules.recognise.channels import Channels, channels_of
 from halide_bridge.schedules.recognise.layers import Layer, layer_of
 from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import Member, Program, number
 from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_of
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.schedules.turns import argument_of, goes_on
-from selector.families import contraction, layers, windows
+from selector.families import channels, contraction, layers, windows
 from selector.ir.types import FLOAT32
 from selector.machine import Machine
+from selector.targets import find_target
 
+NARROW = 1.5  # of what windows are thought to take they do, where planes do not fill their tiles
 Sum = Product | Window | Layer
 Tiling = contraction.Tiling | windows.Tiling | layers.Tiling
 
@@ -24,6 +27,11 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
     """What a reduction sums up; else why a tensor unit cannot have it, or should not, empty where
     it is no sum of products at all.
     """
+    own = channels_of(member, program)
+    if own is not None:
+        tile, window = tile_of(own, member, known, machine), window_of(member, program)
+        if tile is not None and not _is_faster(window, tile[0], program, known, machine):
+            return "each of its channels has filters of its own, which few threads have at a time"
     product = product_of(member, program)
     if not isinstance(product, str):
         return product
@@ -40,6 +48,28 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
             return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
         case _:
             return window
+
+
+def _is_faster(
+    window: Window | str, than: float, program: Program, known: Guess, machine: Machine
+) -> bool:
+    """Whether windows on tensor units take fewer microseconds."""
+    if isinstance(window, str) or not find_target(machine.target).has("mma"):
+        return False
+    ranks = windows.ranked(window_shape(window, program, known), machine)
+    return bool(ranks) and ranks[0][0] * NARROW < than
+
+
+def tile_of(
+    found: Channels, member: Member, known: Guess, machine: Machine
+) -> tuple[float, channels.Tile] | None:
+    """The best tile of a thread, with the microseconds that all take, if one can hold a tile."""
+    extents = tuple(known.extent(member, d) for d in range(len(member.args)))
+    shape = channels.Shape(
+        extents, found.windows, found.channel, found.group, found.bytes, found.side
+    )
+    ranks = channels.ranked(shape, machine)
+    return (ranks[0][0] / machine.megahertz, ranks[0][1]) if ranks else None
 
 
 def _why_not_copied(
@@ -106,7 +136,10 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     reduced = member.stages[1].reduced
     taps = prod(number(reduced[place].extent) or 1 for place in layer.taps)
     channels = known.value(reduced[layer.channels].extent)
-    return layers.Shape(tuple(pixels), filters, max(1, channels), taps, layer.bytes)
+    phases = [n for d, n in enumerate(layer.phases) if d != layer.filters]
+    pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
+    count = prod(phases)
+    return layers.Shape(tuple(pixels), filters, max(1, channels), taps, layer.bytes, count)
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

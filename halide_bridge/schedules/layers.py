@@ -24,6 +24,7 @@ class Layers:
     ``weights`` over ``channels`` and ``taps``, RVars. ``filters``: the place of these among the
     dimensions of ``total``; ``inner``: that of the channels among those of the image; ``along``:
     those of channels and filters among those of the weights, and which of both is along ``row``s.
+    ``phases``: the loops of the output over them; ``total`` has a dimension for each behind others.
     """
 
     output: Any
@@ -37,23 +38,31 @@ class Layers:
     inner: int
     along: tuple[int, int]
     row: int
+    phases: tuple[Any, ...] = ()
 
 
 def schedule_layer(p: Layers, size: Tiling) -> Any:
     """Schedule a layer so; returns the output."""
     c, *pixels = p.places
-    no, ni, xy = variables("no", "ni", "xy")
+    no, ni, xy, nx, yz = variables("no", "ni", "xy", "nx", "yz")
     outer, inner = zip(*(variables(f"p{d}o", f"p{d}i") for d in range(len(pixels))), strict=True)
     p.output.split(c, no, ni, size.n)
     for pixel, po, pi, extent in zip(pixels, outer, inner, size.block, strict=True):
         p.output.split(pixel, po, pi, extent)
     vectors, group = _parts(p.output, ni, inner, size)
-    p.output.reorder(*vectors, *group, no, *outer)
+    first, last = p.phases[:1], p.phases[1:]
+    p.output.reorder(*vectors, *group, *first, no, *outer[:-1], *last, outer[-1])
+    for phase in first:  # Halide follows two loops in one
+        p.output.fuse(phase, no, nx)
+        no = nx
+    for phase in last:
+        p.output.fuse(phase, outer[-1], yz)
+        outer = (*outer[:-1], yz)
     if len(outer) > 2:
         p.output.fuse(outer[0], outer[1], xy)
         outer = (xy, *outer[2:])
     p.output.gpu_blocks(no, *outer)
-    pixels = list(p.total.args())
+    pixels = list(p.total.args()[: len(p.places)])
     c = pixels.pop(p.filters)
     if p.filters:
         p.total.reorder_storage(c, *pixels)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
-from halide_bridge.schedules.candidates import Sum, Tiling
+from halide_bridge.schedules.candidates import Sum, Tiling, tile_of
+from halide_bridge.schedules.channels import by_threads
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import (
@@ -20,8 +21,9 @@ from halide_bridge.schedules.kernels import (
     update_kernel,
 )
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
-from halide_bridge.schedules.layers import Layers, schedule_layer
+from halide_bridge.schedules.layer_operands import by_layer
 from halide_bridge.schedules.recognise.attention import Online
+from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product
@@ -35,7 +37,6 @@ from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
-from halide_bridge.schedules.turns import argument_of, dealt, turned
 from halide_bridge.schedules.windows import Windows, schedule_windows
 from selector.families import attention, layers, windows
 from selector.ir.nodes import Var
@@ -184,6 +185,9 @@ class Scheduling:
             return self._resampled(taps, mine[0], member, reader)
         if len(mine) == 1:
             order = self._order(mine[0], member)
+            grid = self._by_channels(mine[0], reader, order)
+            if grid is not None:
+                return grid
             found = self._blocks_for(mine[0], order)
             if found:
                 return by_blocks(self.script, found, mine[0], reader, order, self.placement)
@@ -216,7 +220,9 @@ class Scheduling:
             return Grid(text=f"{tiling.threads} threads a block")
         if isinstance(tiling, layers.Tiling):
             assert isinstance(product, Layer)
-            self._layer(product, tiling, func, stored, args)
+            by_layer(
+                self.script, self.program, self.plan.known, product, tiling, func, stored, args
+            )
             return Grid(text=f"{tiling.threads} threads a block")
         assert isinstance(product, Product)
         n, m, *batch = func.args()
@@ -239,58 +245,6 @@ class Scheduling:
         funcs = Windows(out, func, image, x, y, taps, planes, found.first, found.channels)
         schedule_windows(funcs, found.shape, size)
 
-    def _layer(
-        self,
-        found: Layer,
-        size: layers.Tiling,
-        func: Recorded,
-        out: Recorded,
-        args: tuple[Any, ...],
-    ) -> None:
-        if max(found.steps) > 1:
-            image = self._dealt(found, func)
-        else:
-            image, _ = self._rows(found.image, (found.inner,), func)
-        either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
-        weights, row = self._rows(found.weights, either, func)
-        domain = func.rvars(0)
-        taps = tuple(domain[place] for place in found.taps)
-        filters = found.filters
-        places = (args[filters], *args[:filters], *args[filters + 1 :])
-        p = Layers(
-            out, places, func, image, weights, domain[found.channels], taps, filters, found.inner,
-            found.along, row,
-        )  # fmt: skip
-        schedule_layer(p, size)
-
-    def _dealt(self, found: Layer, total: Recorded) -> Recorded:
-        """The image of a layer whose windows are pixels apart, as they want it."""
-        operand = self.program.members[found.image]
-        argument = argument_of(operand, found.inner, self.program)
-        along = (found.inner if argument is None else argument.along) == 0
-        sizes = [self.plan.known.extent(operand, d) for d in range(len(operand.args))]
-        source, run = self._func(operand), VECTOR // found.bytes
-        return dealt(
-            self.script, source, total, found.steps, found.inner, sizes, run, along=along
-        )  # fmt: skip
-
-    def _rows(self, name: str, either: Sequence[int], total: Recorded) -> tuple[Recorded, int]:
-        """An operand of a layer, and along which of some dimensions it has rows. Where none lies
-        innermost in an argument, a kernel of its own turns that, so that the first does.
-        """
-        operand = self.program.members[name]
-        found = [argument_of(operand, d, self.program) for d in either]
-        for argument, d in zip(found, either, strict=True):
-            if (d if argument is None else argument.along) == 0:
-                return self._func(operand), d
-        first = found[0]
-        if first is None:
-            return self._func(operand), either[0]
-        sizes = [self.plan.known.extent(first.source, d) for d in range(len(first.source.args))]
-        reader = total if first.reader is None else self._func(first.reader)
-        copy = turned(self.script, self._func(first.source), reader, first, sizes)
-        return (copy if first.reader is None else self._func(operand)), either[0]
-
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(self._func(self.program.members[factor.func]), name, factor.along)
 
@@ -300,6 +254,9 @@ class Scheduling:
         if taps is not None and not member.whole(SMALL):
             return self._resampled(taps, member, member, func.in_())
         order = tuple(range(len(member.args)))
+        grid = self._by_channels(member, None, order)
+        if grid is not None:
+            return grid
         found = self._blocks_for(member, order)
         if found:
             return by_blocks(self.script, found, member, func.in_(), order, self.placement)
@@ -341,6 +298,21 @@ class Scheduling:
         body = self.placement.bodies[reader.name][0]
         access = next(a for a in body.reads() if a.func == member.name)
         return tuple(reader.args.index(i.name) for i in access.indices if isinstance(i, Var))
+
+    def _by_channels(
+        self, member: Member, reader: Recorded | None, order: tuple[int, ...]
+    ) -> Grid | None:
+        """A sum over windows whose channels have filters of their own, by threads; ``reader``: who
+        stores it, in that ``order`` of dimensions (None: itself).
+        """
+        found = channels_of(member, self.program)
+        if found is None or order != tuple(range(len(member.args))):
+            return None
+        tile = tile_of(found, member, self.plan.known, self.plan.machine)
+        if tile is None:
+            return None
+        stored = self._func(member).in_() if reader is None else reader
+        return by_threads(self.script, found, tile[1], stored, order, self.placement)
 
     def _blocks_for(self, member: Member, order: tuple[int, ...]) -> Blocks | None:
         """How blocks of threads compute a sum whose factors are read again; None if they are

@@ -176,6 +176,16 @@ class Script:
         self._lines.append(("=", f"{identifier} = hb.dealt({said})"))
         return Recorded(self, identifier, value)
 
+    def phased(
+        self, of: Recorded, reader: Recorded, phases: Sequence[tuple[Any, Any, Any, int]]
+    ) -> Recorded:
+        """A Func of its own for a reader, with a dimension for the phases of some of its own."""
+        value = memory.phased(of.value, reader.value, self._value(phases))
+        identifier = self._identifier(f"{of.text}_phased")
+        said = f"{of.text}, {reader.text}, {self._text([*phases])}"
+        self._lines.append(("=", f"{identifier} = hb.phased({said})"))
+        return Recorded(self, identifier, value)
+
     def say(self, of: Recorded, directive: str, arguments: tuple[Any, ...]) -> None:
         """A directive of Halide's."""
         getattr(of.value, directive)(*map(self._value, arguments))

@@ -43,7 +43,7 @@ SHIFT = Var("$shift")  # lanes that vectors begin later
 _Place = tuple[str, Affine, int]  # a buffer, where lane 0 is in it but for its offset, and the step
 
 
-class _Unknown(Exception):  # noqa: N818
+class Unknown(Exception):  # noqa: N818
     """It cannot be told when all lanes are inside."""
 
 
@@ -61,13 +61,13 @@ class Needs:
         """Not negative for any lane."""
         factor, rest = room.coefficient(LANE).constant, room.rest(LANE)
         if factor is None or rest.mentions(LANE.name):
-            raise _Unknown
+            raise Unknown
         low = rest.offset + min(0, factor * (self.lanes - 1))
         rest = rest - rest.offset
         if rest.terms:
             self.least[rest] = min(low, self.least.get(rest, low))
         elif low < 0:
-            raise _Unknown
+            raise Unknown
 
     def holds(self, condition: Expr, *, wanted: bool = True) -> None:
         """In all lanes, or in none."""
@@ -82,7 +82,7 @@ class Needs:
             case Compare(_, a) if a.type.is_integer and (room := slack(condition)) is not None:
                 self.everywhere(room if wanted else -room - 1)
             case _:
-                raise _Unknown
+                raise Unknown
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ def vectors_of(one: Store, lanes: int, windows: Windows) -> Vectors | None:
             needs.holds(one.predicate)
             value = unpredicated(value, one.predicate)
         value = windows.replaced(value)
-    except _Unknown:
+    except Unknown:
         return None
     per = 1
     near = storage.space is Space.GLOBAL or storage.strips is not None  # chunks of strips are whole
@@ -257,7 +257,7 @@ class Windows:
                 return None
             start, step = dense
             self._inside(storage, to_affine(index), needs)
-        except _Unknown:
+        except Unknown:
             return None
         for room, least in needs.least.items():
             self.needs.everywhere(room + least)
@@ -289,13 +289,13 @@ class Windows:
     def _inside(self, storage: Storage, index: Affine, needs: Needs) -> None:
         if storage.param is None:
             if storage.elements is None:
-                raise _Unknown
+                raise Unknown
             inside = [(index, to_affine(storage.elements))]
         else:
             dims = storage.param.dims
             found = split_by_strides(index.to_expr(), dims)
             if found is None or carries(dims):
-                raise _Unknown
+                raise Unknown
             inside = [(to_affine(c), to_affine(d.extent)) for c, d in zip(found, dims, strict=True)]
         for coordinate, extent in inside:
             ends = clamps(coordinate) if self.rows else ()

@@ -23,6 +23,7 @@ from selector.emit.thread_lanes import dealt, is_short
 from selector.emit.thread_loops import emit_whole, whole_iterations
 from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_sums import emit_sums, side_by_side
+from selector.emit.thread_tiles import emit_tile, tiles_of
 from selector.emit.thread_vector_code import (
     emit_vectors,
     strides_flag,
@@ -80,6 +81,8 @@ class ThreadCode:
         self.context = context
         self.alone: dict[str, int] = {}  # loops over threads that do nothing but store
         self.grid: tuple[str, ...] = ()  # loops over blocks, each from 0 on
+        self.tiles: frozenset[str] = frozenset()  # arrays that come as vectors (``thread_tiles``)
+        self.by_lanes = False  # where such do not
         self.whole: set[tuple[Store, ...]] = set()  # sums that need no test (``thread_sums``)
 
     # ------------------------------------------------------------------ spread over a unit
@@ -160,7 +163,7 @@ class ThreadCode:
                         w.add(Let(c_type(value.type), (own,), (scalar.legal(value),)))
                     self.statement(body)
             case Allocate():
-                self._local(s)
+                self._allocated(s)
             case Evaluate(Call(_, name)) if name == MEET:
                 w.add(Sync("cluster"))
             case Evaluate():
@@ -169,8 +172,12 @@ class ThreadCode:
                 raise EmitError(f"a {type(s).__name__} statement has no form in a thread")
 
     def _block(self, stmts: Sequence[Stmt]) -> None:
+        if self.by_lanes:
+            for x in stmts:
+                self.statement(x)
+            return
         for part in () if emit_together(stmts, self) else side_by_side(stmts):
-            if not emit_sums(part, self):
+            if not (self._tiled(part) or emit_sums(part, self)):
                 for x in part:
                     self.statement(x)
 
@@ -192,6 +199,24 @@ class ThreadCode:
             with self.context.writer.loop(name, start, stop, how):
                 self.statement(s.body)
 
+    def _allocated(self, s: Allocate) -> None:
+        """With tiles among what is allocated, all of it twice: as vectors, and lane by lane."""
+        tiles = None if self.tiles or self.by_lanes else tiles_of(s, self.context)
+        if tiles is None:
+            self._local(s)
+            return
+        with self.context.writer.when(tiles.condition):
+            self.tiles = tiles.names
+            self._local(s)
+            self.tiles = frozenset()
+        with self.context.writer.otherwise():
+            self.by_lanes = True
+            self._local(s)
+            self.by_lanes = False
+
+    def _tiled(self, stmts: Sequence[Stmt]) -> bool:
+        return bool(self.tiles) and emit_tile(stmts, self.context)
+
     def _local(self, s: Allocate) -> None:
         total = 1
         for extent in s.extents:
@@ -201,7 +226,8 @@ class ThreadCode:
         name = self.context.names.get(s.name)
         self.context.storages[s.name] = Storage(name, s.type.element, Space.LOCAL)
         with self.context.writer.block():
-            alignment = VECTOR_BYTES if s.name.startswith(KEPT) else 0
+            whole = s.name.startswith(KEPT) or s.name in self.tiles
+            alignment = VECTOR_BYTES if whole else 0
             self.context.writer.add(Array(name, c_type(s.type.element), total, alignment))
             self.statement(s.body)
 
@@ -213,6 +239,11 @@ class ThreadCode:
             self._guarded(_expanded(s, self), None)
             return
         extents = vector_digits(lanes, s.index)
+        if self.by_lanes:
+            self.each(s, extents, "rolled")
+            return
+        if self._tiled((s,)):
+            return
         own = any(
             isinstance(e, Load) and e.buffer == s.buffer and not same_index(e.index, s.index)
             for e in walk_expr(s.value)

@@ -100,12 +100,6 @@ def layer() -> hl.Func:
     return summed((x, y, c, z), a[x + r.x, y + r.y, r.z, z] * b[r.x, r.y, r.z, c])
 
 
-def depthwise() -> hl.Func:
-    a, b = image("a", 3), image("b", 3)
-    r = hl.RDom([(0, 3), (0, 3)], "r")
-    return summed((c, x, y), a[c, x + r.x, y + r.y] * b[c, r.x, r.y])
-
-
 def two_products() -> hl.Func:
     a, b = image("a", 2), image("b", 2)
     k, j = hl.RDom([(0, a.dim(0).extent())], "k"), hl.RDom([(0, b.dim(0).extent())], "j")
@@ -168,11 +162,6 @@ def of_layer(a: Any, b: Any) -> Any:
     return np.einsum("zkyxij,ckij->zcyx", windows_of(a, (3, 3)), b)
 
 
-def of_channels(a: Any, b: Any) -> Any:
-    windows = np.lib.stride_tricks.sliding_window_view(a, (3, 3), axis=(0, 1))
-    return np.einsum("yxcij,ijc->yxc", windows, b)
-
-
 Made = Callable[[], hl.Func]
 FIRES: dict[str, tuple[Made, dict[str, tuple[int, ...]], Callable[..., Any]]] = {
     "product": (product, {"a": (35, 50), "b": (50, 133), "bias": (133,)}, of_product),
@@ -187,7 +176,6 @@ FIRES: dict[str, tuple[Made, dict[str, tuple[int, ...]], Callable[..., Any]]] = 
     "layer": (layer, {"a": (2, 5, 9, 21), "b": (10, 5, 3, 3)}, of_layer),
     "two_products": (two_products, {"a": (13, 33), "b": (33, 50)}, of_two),
     "turned": (turned, {"a": (13, 24), "b": (24, 50)}, of_turned),
-    "depthwise": (depthwise, {"a": (9, 13, 20), "b": (3, 3, 20)}, of_channels),
 }
 
 

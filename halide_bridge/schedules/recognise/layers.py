@@ -3,7 +3,10 @@
     out[f, x, y, n] += image[c, x + s, y + r, n] * weights[c, s, r, f]
 
 with any number of dimensions of pixels, with taps or without. Channels and filters are one of the
-dimensions each; those of the weights come in any order.
+dimensions each; those of the weights come in any order. Every so many pixels may be a phase, which
+has taps of its own, such as those of a transposed convolution:
+
+    out[f, x, n] += image[c, (x + 1) / 2 - 1 + s, n] * weights[c, (x + 1) % 2 + 2 - 2 * s, f]
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from halide_bridge.schedules.recognise.products import element, factors, multiplied
 from halide_bridge.schedules.recognise.program import Access, Member, Program, number
 from selector.ir.affine import Affine
-from selector.ir.nodes import Expr, Var
+from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import Type
 
@@ -39,6 +42,7 @@ class Layer:
     inner: int
     bytes: int
     steps: tuple[int, ...]
+    phases: tuple[int, ...] = ()  # of the result, along each of its dimensions
 
 
 def layer_of(member: Member, program: Program) -> Layer | str:
@@ -51,7 +55,8 @@ def layer_of(member: Member, program: Program) -> Layer | str:
     update = member.stages[1]
     reduced = {r.name: r for r in update.reduced}
     read = [a for e in pair if (a := element(e)) is not None]
-    found = [(a, f) for a in read if (f := _filters(a, member, {*reduced}))]
+    phases = dict[str, int]()
+    found = [(a, f) for a in read if (f := _filters(a, member, {*reduced}, phases))]
     if len(read) != 2 or not found or update.predicate is not None:
         return ""
     weights, filters = found[0]
@@ -79,9 +84,10 @@ def layer_of(member: Member, program: Program) -> Layer | str:
     others = [i for d, i in enumerate(image.indices) if d != inner]
     if len(others) != len(pixels):
         return "its image and its result do not have the same dimensions"
-    steps = [_step(i, v, {*reduced} - {channels}) for i, v in zip(others, pixels, strict=True)]
-    if not all(steps):
-        return "its windows are not those of one tap along each dimension"
+    places = _places(dict(zip(pixels, others, strict=True)), {*reduced} - {channels}, phases)
+    if isinstance(places, str):
+        return places
+    steps = [step for step, _ in places.values()]
     steps.insert(inner, 1)
     names, order = [*reduced], [_plain(i) for i in weights.indices]
     return Layer(
@@ -89,20 +95,85 @@ def layer_of(member: Member, program: Program) -> Layer | str:
         tuple(i for i, name in enumerate(names) if name != channels),
         (order.index(channels), order.index(filters)),
         member.args.index(filters), inner, types[0].bytes, tuple(steps),
+        tuple(places[v][1] if v in places else 1 for v in member.args),
     )  # fmt: skip
+
+
+def _places(
+    indices: dict[str, Expr], taps: set[str], phases: dict[str, int]
+) -> dict[str, tuple[int, int]] | str:
+    """By pixel variable how far apart neighbours read, and how many phases there are; else why a
+    tensor unit cannot have them.
+    """
+    found = dict[str, tuple[int, int]]()
+    for variable, index in indices.items():
+        within, count = _phase(index, variable)
+        if phases.get(variable, count) != count:
+            return "its taps and its windows do not have the same phases"
+        found[variable] = _step(within, variable, taps), count
+    if not all(step for step, _ in found.values()):
+        return "its windows are not those of one tap along each dimension"
+    if max(n for _, n in found.values()) > 1 and max(step for step, _ in found.values()) > 1:
+        return "its pixels have phases, and windows that lie apart"
+    return found
 
 
 def _plain(e: Expr) -> str:
     return e.name if isinstance(e, Var) else ""
 
 
-def _filters(access: Access, member: Member, reduced: set[str]) -> str:
-    """The variable of the result at which weights are read, beside every reduction variable; empty
-    if they are none.
+def _filters(access: Access, member: Member, reduced: set[str], phases: dict[str, int]) -> str:
+    """The variable of the result at which weights are read, beside every reduction variable, which
+    may be those of a phase (``phases``: how many there are); empty if they are none.
     """
-    names = [_plain(i) for i in access.indices]
+    names = [_plain(i) or _tap(i, member, reduced, phases) for i in access.indices]
     own = [name for name in names if name in member.args]
     return own[0] if len(own) == 1 and sorted(names) == sorted((*reduced, *own)) else ""
+
+
+def _tap(index: Expr, member: Member, reduced: set[str], phases: dict[str, int]) -> str:
+    """The reduction variable of a tap that depends on the phase of a pixel; empty if it is none."""
+    form, over = Affine.of(index), [r for r in reduced if r in free_vars(index)]
+    if len(over) != 1 or form.coefficient(Var(over[0])).constant is None:
+        return ""
+    for atoms, _ in form.rest(Var(over[0])):
+        match atoms:
+            case () | (Binary(BinaryOp.MOD, _, IntImm()),):
+                pass
+            case _:
+                return ""
+        for part in atoms:
+            assert isinstance(part, Binary)
+            assert isinstance(part.b, IntImm)
+            place, count = Affine.of(part.a), part.b.value
+            own = [v for v in member.args if v in free_vars(part.a)]
+            if len(own) != 1 or place.coefficient(Var(own[0])).constant != 1:
+                return ""
+            if place.rest(Var(own[0])).constant is None or phases.get(own[0], count) != count:
+                return ""
+            phases[own[0]] = count
+    return over[0]
+
+
+def _phase(index: Expr, variable: str) -> tuple[Expr, int]:
+    """An index in which every so many pixels are one, as they are within a phase, and how many
+    phases there are.
+    """
+    form = Affine.of(index)
+    for atoms, factor in form:
+        match atoms:
+            case (Binary(BinaryOp.DIV, place, IntImm(value=count)) as quotient,) if (
+                factor == 1 and count > 1 and variable in free_vars(place)
+            ):
+                inner = Affine.of(place)
+                rest = form.rest(quotient)
+                if inner.coefficient(Var(variable)).constant == 1 and (
+                    inner.rest(Var(variable)).constant is not None
+                ):
+                    return (rest + Affine.of(Var(variable))).to_expr(), count
+            case _:
+                pass
+    return index, 1
 
 
 def _step(index: Expr, variable: str, taps: set[str]) -> int:

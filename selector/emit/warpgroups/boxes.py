@@ -278,11 +278,11 @@ def _by_rows(
         if not number.terms and dims:
             continue
         rest -= number * pitch
-        if not lead:
-            rows = _row(rest, factor, ranges)
-            if rows is None:
-                return None
-            number, rest = number + rows, rest - rows * factor
+        place = rest.counted_by(Affine.build({lead: 1}))
+        rows = _row(place, factor, ranges)
+        if rows is None and (not lead or abs(place.offset) >= factor):
+            return None
+        number, rest = number + (rows or 0), rest - pitch * (rows or 0)
         found.append(number)
         dims.append(Dim(IntImm(0), Binary(BinaryOp.DIV, size, stride), stride))
         size = stride

@@ -83,7 +83,7 @@ def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:
 
 def _blocks(t: Tiling, shape: Shape) -> int:
     pairs = zip(shape.pixels, t.block, strict=True)
-    return prod(-(-e // b) for e, b in pairs) * -(-shape.filters // t.n)
+    return prod(-(-e // b) for e, b in pairs) * -(-shape.filters // t.n) * shape.phases
 
 
 def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:

@@ -12,7 +12,8 @@ DEPTH_BYTES = 32  # of channels of one vector statement, which has fewer than 65
 @dataclass(frozen=True, slots=True)
 class Shape:
     """``pixels`` of the outputs: their extents, innermost first, with that of the images; so many
-    ``filters`` of ``channels`` times ``taps``; elements of so many ``bytes``.
+    ``filters`` of ``channels`` times ``taps``; elements of so many ``bytes``. ``phases``: so many
+    times, with taps of their own.
     """
 
     pixels: tuple[int, ...]
@@ -20,6 +21,7 @@ class Shape:
     channels: int
     taps: int
     bytes: int = 2
+    phases: int = 1
 
     @property
     def depth(self) -> int:

@@ -78,8 +78,8 @@ def store_line(node: StoreNode) -> str:
             return f"*(uint4*){operand(to)} = *(const uint4*){operand(source)};"
         case LoadVector(to, first, source, bytes_, "anywhere"):
             return f"load_anywhere<{bytes_}>({_listed(behind(to, first), source)});"
-        case LoadVector(to, first, source, bytes_):
-            return _vector_line(behind(to, first), source, bytes_)
+        case LoadVector(to, first, source, bytes_, wanted=wanted):
+            return _vector_line(behind(to, first), source, bytes_, wanted)
         case StoreVector(to, source, first, bytes_):
             return _vector_line(to, behind(source, number(first)), bytes_)
         case StoreWords(to, words, wanted):
@@ -103,9 +103,12 @@ def _call_line(node: StoreThere | Evaluate) -> str:
             return f"{spell(call)};"
 
 
-def _vector_line(to: Expr, source: Expr, bytes_: int) -> str:
+def _vector_line(to: Expr, source: Expr, bytes_: int, wanted: Expr | None = None) -> str:
     kind = _VECTORS[bytes_]
-    return f"*({kind}*){operand(to)} = *(const {kind}*){operand(source)};"
+    value = f"*(const {kind}*){operand(source)}"
+    if wanted is not None:
+        value = f"{spell(wanted)} ? {value} : {kind}{{}}"
+    return f"*({kind}*){operand(to)} = {value};"
 
 
 def _neighbours_line(node: StorePair | StoreQuad) -> str:

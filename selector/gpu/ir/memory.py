@@ -158,8 +158,8 @@ class StoreChunk:
 @dataclass(frozen=True, slots=True)
 class LoadVector:
     """Elements of a thread's array ``to`` from the ``first`` on are set to as many behind a pointer
-    to memory: at once, 4, 8 or 16 bytes at a multiple of as many; or so many bytes that lie
-    ``anywhere``, with whole words of the array.
+    to memory: at once, 4, 8 or 16 bytes at a multiple of as many, zeros where they are not
+    ``wanted``; or so many bytes that lie ``anywhere``, with whole words of the array.
     """
 
     to: Expr
@@ -167,6 +167,7 @@ class LoadVector:
     source: Expr
     bytes: int
     lie: str = ""
+    wanted: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ TEMPLATES: dict[type, str] = {
     memory.Array: "array {name} of {kind} elements {count}[ aligned {alignment}]",
     memory.Store: "store {to} = {value}",
     memory.StoreChunk: "store_chunk to {to} from {source}",
-    memory.LoadVector: "load_vector to {to} first {first} from {source} bytes {bytes}[ lie {lie}]",
+    memory.LoadVector: "load_vector to {to} first {first} from {source} bytes {bytes}[ lie {lie}]"
+    "[ wanted {wanted}]",
     memory.StoreVector: "store_vector to {to} from {source} first {first} bytes {bytes}",
     memory.StorePair: "store_pair to {to}[ of {kind}] = {values}",
     memory.StoreQuad: "store_quad to {to} = {values}",

@@ -202,14 +202,26 @@ def store_chunk(m: Machine, v: Threads, node: StoreChunk) -> None:
 def load_vector(m: Machine, v: Threads, node: LoadVector) -> None:
     """Element by element; all begin at a multiple of the vector's bytes, or anywhere."""
     assert isinstance(node.to, Var)
-    source: Pointer = m.value(v, node.source)
+    wanted = m.wanted(v, node.wanted)
+    part = v if wanted is None else v.part(wanted)
+    source: Pointer = m.value(part, node.source)
     if not node.lie:
-        m.memories.places(v, source, node.bytes)
+        m.memories.places(part, source, node.bytes)
     found, _ = v.changed(node.to.name)
     first = int(per_thread(m.place(v, node.first), v.count)[0])  # alike for all
     for i in range(node.bytes // source.element.itemsize):
-        found[:, first + i], mask = m.memories.loaded(v, source + i)
+        value, mask = m.memories.loaded(part, source + i)
+        if wanted is not None:
+            value, mask = _spread(value, wanted), None if mask is None else _spread(mask, wanted)
+        found[:, first + i] = value
         set_marks(m, v, node.to.name, (slice(None), first + i), mask)
+
+
+def _spread(values: Any, wanted: Any) -> Any:
+    """Those of the threads that wanted any, and zeros of the others."""
+    found = np.zeros(wanted.shape, np.asarray(values).dtype)
+    found[wanted] = values
+    return found
 
 
 def store_vector(m: Machine, v: Threads, node: StoreVector) -> None:

@@ -1,0 +1,109 @@
+"""The schedule of sums over windows in which channels have filters of their own
+(``recognise.channels``): threads with a tile of results, and what that reads, in their registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from halide_bridge.schedules.kernels import Grid, fused
+from halide_bridge.schedules.recognise.channels import Channels
+from halide_bridge.schedules.recognise.facts import Placement
+from halide_bridge.schedules.recognise.program import Member
+from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.stock import REGISTER
+from selector.families.channels import Tile
+
+
+def by_threads(
+    script: Script,
+    found: Channels,
+    tile: Tile,
+    stored: Recorded,
+    order: Sequence[int],
+    placement: Placement,
+) -> Grid:
+    """The directives; ``stored`` reads the sums where it is computed itself, its dimensions in
+    that ``order``.
+    """
+    members = placement.program.members
+    member = members[found.func]
+    total = script.func(member.label, member.handle)
+    own = stored.args()
+    innermost = _spread(script, stored, tile, [own[d] for d in order])
+    args = total.args()
+    total.compute_at(stored, innermost).store_in(REGISTER)
+    for arg, n in zip(args, tile.each, strict=True):
+        total.bound_extent(arg, n)
+    _written_out(total, args, tile)
+    update, domain = total.update(0), total.rvars(0)
+    outer = max((d for d, w in enumerate(found.windows) if w.taps > 1), default=0)
+    rolled = domain[found.taps[outer]] if tile.rolled else None
+    inner = [r for r in domain if r is not rolled]
+    update.reorder(*args, *inner, *([] if rolled is None else [rolled]))
+    _written_out(update, args, tile)
+    for r in inner:
+        update.unroll(r)
+    at = (stored, innermost) if rolled is None else (total, rolled)
+    for name in (found.weights, found.image):
+        _keep(script, members[name], total, at, tile)
+    if tile.resident > 1:
+        script.ask("resident_blocks", stored, (tile.resident,))
+    each = " x ".join(map(str, tile.each))
+    text = f"{prod(tile.threads)} threads, {each} of pixels, and what they read, in registers"
+    return Grid(text=text)
+
+
+def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -> Any:
+    """Give each thread its tile; the innermost loop over threads."""
+    stored.compute_root()
+    parts, threads, blocks = list[Any](), list[Any](), list[Any]()
+    for d, arg in enumerate(args):
+        o, t, u = script.variables(f"d{d}o", f"d{d}t", f"d{d}u")
+        n, each = tile.threads[d], tile.each[d]
+        if n == each == 1:
+            blocks.append(arg)
+            continue
+        stored.split(arg, o, t, n * each)
+        blocks.append(o)
+        if each > 1 and n > 1:
+            stored.split(t, t, u, each)
+        if n > 1:
+            threads.append(t)
+        if each > 1:
+            parts.append((u if n > 1 else t, d))
+    if not threads:
+        o, t = script.variables("d0o", "d0t")
+        stored.split(blocks[0], o, t, 1)
+        blocks[0], threads = o, [t]
+    grid = (*blocks[:2], *fused(script, stored, blocks[2:]))
+    stored.reorder(*(part for part, _ in parts), *threads, *grid)
+    for part, d in parts:
+        stored.vectorize(part) if d == 0 and tile.lanes > 1 else stored.unroll(part)
+    stored.gpu_blocks(*grid).gpu_threads(*threads)
+    return threads[0]
+
+
+def _written_out(stage: Recorded, args: Sequence[Any], tile: Tile) -> None:
+    for d, (arg, n) in enumerate(zip(args, tile.each, strict=True)):
+        if d == 0 and tile.lanes > 1:
+            stage.vectorize(arg)
+        elif n > 1:
+            stage.unroll(arg)
+
+
+def _keep(
+    script: Script, source: Member, total: Recorded, at: tuple[Recorded, Any], tile: Tile
+) -> None:
+    """Have a thread load what its tile reads of a Func once."""
+    kept = script.func(source.label, source.handle).stored().in_(total)
+    kept.compute_at(*at).store_in(REGISTER)
+    first, *others = kept.args()
+    if tile.lanes > 1:
+        kept.bound_extent(first, tile.lanes).vectorize(first)
+    else:
+        kept.unroll(first)
+    for arg in others:
+        kept.unroll(arg)

@@ -1,0 +1,107 @@
+"""What the schedule of a layer (``layers``) wants of a pipeline: its operands as they lie or as
+kernels of their own copy them (``turns``), and one of the phases of its pixels for each block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from halide_bridge.schedules.lanes import VECTOR
+from halide_bridge.schedules.layers import Layers, schedule_layer
+from halide_bridge.schedules.recognise.layers import Layer
+from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.sizes import Guess
+from halide_bridge.schedules.turns import argument_of, dealt, turned
+from selector.families.layers import Tiling
+
+
+def by_layer(
+    script: Script,
+    program: Program,
+    known: Guess,
+    found: Layer,
+    size: Tiling,
+    total: Recorded,
+    stored: Recorded,
+    args: tuple[Any, ...],
+) -> None:
+    """The directives of a layer that ``stored`` reads where it is computed itself, at ``args``, the
+    dimensions of ``total``.
+    """
+    phases: tuple[Any, ...] = ()
+    if max(found.phases) > 1:
+        total, args, phases = _phased(script, found, total, stored, args)
+    operands = _Operands(script, program, known, total)
+    if max(found.steps) > 1:
+        image = operands.dealt(found)
+    else:
+        image, _ = operands.rows(found.image, (found.inner,))
+    either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
+    weights, row = operands.rows(found.weights, either)
+    domain = total.rvars(0)
+    taps = tuple(domain[place] for place in found.taps)
+    filters = found.filters
+    places = (args[filters], *args[:filters], *args[filters + 1 :])
+    p = Layers(
+        stored, places, total, image, weights, domain[found.channels], taps, filters, found.inner,
+        found.along, row, phases,
+    )  # fmt: skip
+    schedule_layer(p, size)
+
+
+def _phased(
+    script: Script, found: Layer, total: Recorded, stored: Recorded, args: tuple[Any, ...]
+) -> tuple[Recorded, tuple[Any, ...], tuple[Any, ...]]:
+    """A sum whose pixels have phases with one of them a block, the loops of what stores it over
+    pixels of a phase, and those over phases.
+    """
+    pixels, loops, told = list(args), list[Any](), list[tuple[Any, Any, Any, int]]()
+    for d, count in enumerate(found.phases):
+        if count > 1:
+            outer, phase = script.variables(f"q{d}", f"ph{d}")
+            told.append((args[d], outer, phase, count))
+            pixels[d] = outer
+            loops.append(phase)
+    return script.phased(total, stored, told), tuple(pixels), tuple(loops)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    script: Script
+    program: Program
+    known: Guess
+    total: Recorded
+
+    def _func(self, member: Member) -> Recorded:
+        return self.script.func(member.label, member.handle)
+
+    def dealt(self, found: Layer) -> Recorded:
+        """The image of a layer whose windows are pixels apart, as they want it."""
+        operand = self.program.members[found.image]
+        argument = argument_of(operand, found.inner, self.program)
+        along = (found.inner if argument is None else argument.along) == 0
+        sizes = [self.known.extent(operand, d) for d in range(len(operand.args))]
+        source, run = self._func(operand), VECTOR // found.bytes
+        return dealt(
+            self.script, source, self.total, found.steps, found.inner, sizes, run, along=along
+        )
+
+    def rows(self, name: str, either: Sequence[int]) -> tuple[Recorded, int]:
+        """An operand of a layer, and along which of some dimensions it has rows. Where none lies
+        innermost in an argument, a kernel of its own turns that, so that the first does.
+        """
+        operand = self.program.members[name]
+        found = [argument_of(operand, d, self.program) for d in either]
+        for argument, d in zip(found, either, strict=True):
+            if (d if argument is None else argument.along) == 0:
+                return self._func(operand), d
+        first = found[0]
+        if first is None:
+            return self._func(operand), either[0]
+        sizes = [self.known.extent(first.source, d) for d in range(len(first.source.args))]
+        reader = self.total if first.reader is None else self._func(first.reader)
+        copy = turned(self.script, self._func(first.source), reader, first, sizes)
+        return (copy if first.reader is None else self._func(operand)), either[0]

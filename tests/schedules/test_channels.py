@@ -1,0 +1,171 @@
+"""Sums over windows in which each channel, or each few, has filters of its own: threads keep a tile
+of results and what it reads in registers. Right at ragged sizes, as selected, as simulated and as
+text on poisoned memory; and what is none of these goes its way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+from emulation import check
+from verified import EMULATED
+
+import halide_bridge as hb
+from selector.emit.cuda import emit_kernels
+from selector.families.channels import Shape, Windows, ranked
+from selector.machine import machine_for
+from selector.simulate import simulate
+from selector.targets import find_target
+
+pytestmark = EMULATED
+
+F16, F32 = hl.Float(16), hl.Float(32)
+c, x, y, n = (hl.Var(v) for v in "cxyn")
+Array = np.ndarray[Any, Any]
+TARGET = "sm_90a"
+
+
+def filtered(
+    taps: int = 3,
+    step: int = 1,
+    group: int = 1,
+    planar: bool = False,
+    apart: int = 1,
+    kind: Any = F16,
+    stored: bool = False,
+) -> hl.Func:
+    """Pixels with zeros around them, channels innermost or outermost (``planar``); ``stored``: the
+    sums themselves are the result.
+    """
+    image, w = hl.ImageParam(kind, 4, "image"), hl.ImageParam(kind, 4, "w")
+    every, sides = (hl.Expr(), hl.Expr()), [(0, image.dim(d).extent()) for d in range(4)]
+    around = [*sides[:2], every, every] if planar else [every, *sides[1:3], every]
+    source = hl.BoundaryConditions.constant_exterior(image, hl.cast(kind, 0), around)
+    r = hl.RDom([(0, taps), (0, taps), *[(0, group)] * (group > 1)], "r")
+    k = r.z if group > 1 else 0
+    channel, back = (c / group * group + k if group > 1 else c), apart * (taps // 2)
+    across, down = step * x + apart * r.x - back, step * y + apart * r.y - back
+    args = (x, y, c, n) if planar else (c, x, y, n)
+    at = (across, down, channel, n) if planar else (channel, across, down, n)
+    total, out = hl.Func("total"), hl.Func("out")
+    total[args] += hl.f32(source[at]) * hl.f32(w[(r.x, r.y, k, c) if planar else (c, k, r.x, r.y)])
+    out[args] = hl.cast(F16, hl.max(total[args], -1.0))
+    return total if stored else out
+
+
+def exact(image: Array, w: Array, size: tuple[int, ...], step: int, apart: int) -> Array:
+    """``image`` of (n, y, x, c), ``w`` of (r, s, k, c)."""
+    taps, group, channels = w.shape[0], w.shape[2], size[3]
+    back, wide = apart * (taps // 2), apart * taps
+    padded = np.pad(image, ((0, 0), (back, wide), (back, wide), (0, 0)))
+    first = np.arange(channels) // group * group
+    total = np.zeros(size)
+    for r in range(taps):
+        for s in range(taps):
+            rows = slice(apart * r, apart * r + step * (size[1] - 1) + 1, step)
+            columns = slice(apart * s, apart * s + step * (size[2] - 1) + 1, step)
+            for k in range(group):
+                total += padded[:, rows, columns][..., first + k] * w[r, s, k]
+    return total
+
+
+CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int, int], tuple[int, int, int, int]]] = {
+    "vectors of channels": ({}, (2, 5, 9, 24), (8, 56, 56, 96)),
+    "channels that no vector divides": ({}, (1, 4, 7, 21), (8, 56, 56, 96)),
+    "a loop over rows of taps": ({"taps": 7}, (1, 5, 9, 16), (8, 56, 56, 96)),
+    "pixels apart": ({"taps": 5, "step": 2}, (2, 3, 5, 16), (8, 28, 28, 144)),
+    "taps apart": ({"apart": 2}, (1, 5, 6, 16), (8, 28, 28, 144)),
+    "planes": ({"planar": True}, (2, 5, 9, 3), (8, 56, 56, 96)),
+    "small planes": ({"planar": True}, (2, 7, 7, 5), (1, 7, 7, 768)),
+    "planes, pixels apart": ({"planar": True, "taps": 5, "step": 2}, (1, 3, 5, 4), (8, 28, 28, 9)),
+    "groups": ({"group": 4}, (1, 5, 9, 16), (8, 56, 56, 128)),
+    "groups with a rest": ({"group": 4}, (1, 3, 5, 20), (8, 56, 56, 128)),
+    "groups of planes": ({"group": 4, "planar": True}, (1, 5, 6, 8), (8, 56, 56, 128)),
+    "single floats": ({"kind": F32}, (1, 5, 9, 12), (8, 56, 56, 96)),
+    "sums themselves": ({"stored": True}, (1, 5, 6, 16), (8, 28, 28, 144)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_channels_with_filters_of_their_own(name: str) -> None:
+    options, size, about = CASES[name]
+    planar, step = options.get("planar", False), options.get("step", 1)
+    taps, group, apart = options.get("taps", 3), options.get("group", 1), options.get("apart", 1)
+    kind = np.float32 if options.get("kind") is F32 else np.float16
+    out = filtered(**options)
+    turn = (0, 3, 1, 2)
+    known = tuple(about[d] for d in turn) if planar else about
+    report = hb.autoschedule(out, target=TARGET, sizes=known).report
+    assert "of pixels, and what they read, in registers" in report
+    random = np.random.default_rng(3)
+    image = random.standard_normal((size[0], step * size[1], step * size[2], size[3])).astype(kind)
+    w = random.standard_normal((taps, taps, group, size[3])).astype(kind)
+    wanted = exact(image.astype(float), w.astype(float), size, step, apart)
+    if not options.get("stored"):
+        wanted = np.maximum(wanted, -1)
+    shape = size
+    if planar:
+        image, w = image.transpose(turn).copy(), w.transpose(3, 2, 0, 1).copy()
+        wanted, shape = wanted.transpose(turn), tuple(size[d] for d in turn)
+    kernel = hb.compile(out, target=TARGET, name="channels")
+    found = [kernel.interpret(image=image, w=w, sizes=shape)]
+    kernels, plan = emit_kernels(kernel.module, find_target(TARGET))
+    for flags in (True, False):
+        run = simulate(kernels, plan, {"image": image, "w": w}, shape, flags=flags)
+        assert run.faults == ()
+        found.append(next(iter(run.outputs.values())))
+    found.append(check(kernel, image=image, w=w, sizes=shape))
+    for result in found:
+        error = np.linalg.norm(np.asarray(result, float) - wanted)
+        assert error <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_vectors_come_at_once() -> None:
+    """Pixels beside the image are zeros that nobody loads."""
+    out = filtered()
+    hb.autoschedule(out, target=TARGET, sizes=(8, 56, 56, 96))
+    source = hb.compile(out, target=TARGET).source
+    body = source.partition("constant_exterior_in_total[")[2]
+    kind = r"(?:u32|uint[24])"
+    assert re.search(rf"\? \*\(const {kind}\*\)\(tile\w* \+ .* : {kind}\{{\}};", body)
+
+
+def without_filters_of_their_own() -> hl.Func:
+    """All channels have the same."""
+    image, w = hl.ImageParam(F16, 4, "image"), hl.ImageParam(F16, 2, "w")
+    out, r = hl.Func("out"), hl.RDom([(0, 3), (0, 3)], "r")
+    out[c, x, y, n] += hl.f32(image[c, x + r.x, y + r.y, n]) * hl.f32(w[r.x, r.y])
+    return out
+
+
+def by_halves_of_groups() -> hl.Func:
+    """Channels are summed up by fours for eight results."""
+    image, w = hl.ImageParam(F16, 4, "image"), hl.ImageParam(F16, 4, "w")
+    out, r = hl.Func("out"), hl.RDom([(0, 3), (0, 3), (0, 4)], "r")
+    pixel = image[c / 8 * 4 + r.z, x + r.x, y + r.y, n]
+    out[c, x, y, n] += hl.f32(pixel) * hl.f32(w[c, r.z, r.x, r.y])
+    return out
+
+
+@pytest.mark.parametrize("plain", [without_filters_of_their_own, by_halves_of_groups])
+def test_other_sums_go_their_way(plain: Any) -> None:
+    report = hb.autoschedule(plain(), target=TARGET).report
+    assert "and what they read, in registers" not in report
+
+
+def test_tiles_follow_the_size() -> None:
+    """Few results have threads of fewer each, and vectors divide the channels."""
+    machine, window = machine_for(find_target(TARGET)), Windows(3)
+    sizes = [(96, 56, 56, 32), (96, 7, 7, 1), (90, 56, 56, 32), (91, 56, 56, 32)]
+    best = [
+        ranked(Shape(e, (Windows(), window, window, Windows()), 0, 1, 2, True), machine)[0][1]
+        for e in sizes
+    ]
+    results = [np.prod(t.each) for t in best]
+    assert results[1] < results[0]
+    assert [t.lanes for t in best[2:]] == [2, 1]
+    assert all(e % t.lanes == 0 for (e, *_), t in zip(sizes, best, strict=True))

@@ -21,7 +21,8 @@ VECTOR = 16  # bytes of a load
 WARP, SHORT, LONG = 32, 64, 256  # threads of a block
 EACH = (1, 2, 4, 7, 8)  # results of a thread along a dimension of pixels
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
-WRITTEN_OUT, STATEMENTS = 2048, 400  # multiply-adds of a thread; vectors of them
+WRITTEN_OUT = 2048  # multiply-adds of a thread
+STATEMENTS = 600  # of a kernel: loads and sums, vectors twice, as elements as well
 REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, beside values
 # Fitted to 34 kernels on an H200 (16 % off in the median, 41 % at most): instructions beside one
 # load, for its address and whether it is inside, more of them in a loop, and beside one store;
@@ -120,8 +121,10 @@ def _parts(shape: Shape) -> Iterator[_Part]:
             terms = shape.terms // (shape.windows[shape.outer].taps if rolled else 1)
             sums = prod(each) * terms
             registers = _registers(each, lanes, rolled, shape)
-            written = max(sums / WRITTEN_OUT, sums / lanes / STATEMENTS)
-            if written <= 1 and registers <= MOST:
+            pixels, weights, _ = _loads(each, lanes, rolled, shape)
+            statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
+            written = sums <= WRITTEN_OUT and statements <= STATEMENTS
+            if written and registers <= MOST:
                 yield _Part(each, lanes, rolled, registers, *_work(each, lanes, rolled, shape))
 
 

@@ -123,9 +123,10 @@ def _shape(product: Product, program: Program, known: Guess) -> contraction.Shap
     member = program.members[product.func]
     k = known.value(member.stages[1].reduced[0].extent)
     element = product.a.type.bytes
+    batch = known.extent(member, 2) if product.batch else 1
     return contraction.Shape(
         known.extent(member, 1), known.extent(member, 0), max(1, k), element,
-        4, product.a.along, product.b.along,
+        4, product.a.along, product.b.along, max(1, batch),
     )  # fmt: skip
 
 

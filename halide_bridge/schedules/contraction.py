@@ -26,7 +26,7 @@ from halide_bridge.schedules.asked import (
     teams,
 )
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
-from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, Tiling
+from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, LINE, Tiling
 
 ADDING = 32, 8  # neighbours, and warps, of a block that adds parts
 
@@ -180,28 +180,32 @@ def _stage(operand: Operand, c: Contraction, ko: Any, tiling: Tiling) -> None:
     staged = source.in_(c.product)
     inner, outer, *_ = staged.args()
     extents = operand.box(tiling)
-    if copied and _turned(operand):
+    turned = copied and _turned(operand)
+    row, length = (outer, extents[1]) if turned else (inner, extents[0])
+    if turned:
         staged.reorder_storage(outer, inner)
     if operand.bytes > 2:  # shorter elements' rows are padded by the bridge
-        staged.align_storage(inner, _apart(operand, extents[0]))
+        staged.align_storage(row, _apart(operand, length, along=operand.along or turned))
     staged.compute_at(c.product, ko).store_in(GPU_SHARED)
     staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])
     staged.vectorize(inner).vectorize(outer)
     pipeline_stages(staged, tiling.stages)
 
 
-def _apart(operand: Operand, extent: int) -> int:
+def _apart(operand: Operand, extent: int, *, along: bool) -> int:
     """Elements from a row of single floats in shared memory to the next. Along the sum 8 rows are
     read at a time, 16 bytes of each; across it 32 of each of 4 rows: all from banks of their own.
     """
     per = COPY_BYTES // operand.bytes
     pieces = -(-extent // per)
-    return (pieces | 1 if operand.along else pieces + (2 - pieces) % 4) * per
+    return (pieces | 1 if along else pieces + (2 - pieces) % 4) * per
 
 
 def _turned(operand: Operand) -> bool:
-    """Whether a copy of an operand is a transposed one: wgmma reads bytes along the sum only."""
-    return operand.bytes == 1 and not operand.along
+    """Whether a copy of an operand is a transposed one: wgmma reads other elements than of two
+    bytes along the sum only.
+    """
+    return operand.bytes != 2 and not operand.along
 
 
 def _copied(operand: Operand, c: Contraction) -> Any:
@@ -211,11 +215,11 @@ def _copied(operand: Operand, c: Contraction) -> Any:
     xo, yo, xi, yi, xv, yv, yu = variables("xo", "yo", "xi", "yi", "xv", "yv", "yu")
     copy.compute_root()
     if _turned(operand):
-        copy.reorder_storage(y, x).align_storage(y, run)
+        copy.reorder_storage(y, x).align_storage(y, LINE // operand.bytes)
         copy.tile(x, y, xo, yo, xi, yi, 32, 8 * run).split(yi, yi, yv, run)
         copy.reorder(yv, xi, yi, xo, yo).vectorize(yv)
         return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *batch)
-    copy.align_storage(x, run)
+    copy.align_storage(x, LINE // operand.bytes)
     copy.tile(x, y, xo, yo, xi, yi, 32 * run, 16).split(xi, xi, xv, run).split(yi, yu, yi, 8)
     copy.reorder(xv, yu, xi, yi, xo, yo).vectorize(xv).unroll(yu)
     return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *batch)

@@ -90,7 +90,7 @@ def emit_kernels(
         Options(
             kernel.name,
             target.shared_memory,
-            _asked(kernel, module, GridKind.RESIDENT) or kernel.resident or 1,
+            _resident(kernel, module),
             patience,
             written[number].pointing(changed) if number in early else None,
             not early or number in once or number == again[-1],
@@ -119,6 +119,12 @@ def _asked(kernel: Kernel, module: Module, kind: GridKind) -> int:
     """The number of blocks in a directive of that kind; 0 without one."""
     loops = {loop.name.split(".")[0] for loop in kernel.grid}
     return max((g.blocks for g in module.grids if g.kind is kind and g.func in loops), default=0)
+
+
+def _resident(kernel: Kernel, module: Module) -> int:
+    """Blocks that are to be on a multiprocessor: that share it, or that stay there."""
+    asked = (_asked(kernel, module, kind) for kind in (GridKind.RESIDENT, GridKind.PERSISTENT))
+    return next(filter(None, (*asked, kernel.resident)), 1)
 
 
 def _check_grids(module: Module, program: Program) -> None:
@@ -268,7 +274,7 @@ def _maps(context: KernelContext) -> Iterator[tuple[Parameter, Argument]]:
         if buffers:
             yield Parameter("value", INT32, ready), MapsReady(buffers)
     for m in context.host.maps:
-        argument = MapArgument(m.of, m.type, m.extents, m.strides, m.box)
+        argument = MapArgument(m.of, m.type, m.extents, m.strides, m.box, bool(m.become))
         yield Parameter("map", m.type, m.name), argument
 
 

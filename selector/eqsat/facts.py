@@ -22,12 +22,16 @@ EXECUTES: dict[Location, tuple[str, ...]] = {
 def legal_instructions(
     target: Target, only: Iterable[str] | None = None
 ) -> tuple[TensorInstruction, ...]:
-    """The target's instructions; ``only`` restricts families (``wmma``) or names. Without it there
-    are none that round their operands."""
+    """The target's instructions; ``only`` restricts families (``wmma``) or names. Those that round
+    their operands are called ``tf32``, whatever their family; without it there are none."""
     if only is None:
         return tuple(i for i in for_target(target) if not i.rounds)
     allowed = frozenset(only)
-    return tuple(i for i in for_target(target) if i.family in allowed or i.name in allowed)
+    return tuple(
+        i
+        for i in for_target(target)
+        if i.name in allowed or ("tf32" if i.rounds else i.family) in allowed
+    )
 
 
 @cache

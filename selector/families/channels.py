@@ -21,7 +21,8 @@ VECTOR = 16  # bytes of a load
 WARP, SHORT, LONG = 32, 64, 256  # threads of a block
 EACH = (1, 2, 4, 7, 8)  # results of a thread along a dimension of pixels
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
-WRITTEN_OUT, STATEMENTS = 2048, 400  # multiply-adds of a thread; vectors of them
+WRITTEN_OUT = 2048  # multiply-adds of a thread
+STATEMENTS = 600  # of a kernel: loads and sums, vectors twice, as elements as well
 REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, beside values
 # Fitted to 34 kernels on an H200 (16 % off in the median, 41 % at most): instructions beside one
 # load, for its address and whether it is inside, more of them in a loop, and beside one store;
@@ -120,8 +121,10 @@ def _parts(shape: Shape) -> Iterator[_Part]:
             terms = shape.terms // (shape.windows[shape.outer].taps if rolled else 1)
             sums = prod(each) * terms
             registers = _registers(each, lanes, rolled, shape)
-            written = max(sums / WRITTEN_OUT, sums / lanes / STATEMENTS)
-            if written <= 1 and registers <= MOST:
+            pixels, weights, _ = _loads(each, lanes, rolled, shape)
+            statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
+            written = sums <= WRITTEN_OUT and statements <= STATEMENTS
+            if written and registers <= MOST:
                 yield _Part(each, lanes, rolled, registers, *_work(each, lanes, rolled, shape))
 
 
@@ -160,9 +163,11 @@ def _lanes(shape: Shape) -> list[int]:
 
 
 def _along(shape: Shape, d: int, lanes: int) -> tuple[int, ...]:
-    """Results of a thread: several only along dimensions with windows, and along memory those of
-    a vector alone.
+    """Results of a thread: several only along dimensions with windows, of whole groups, which read
+    the same, and along memory those of a vector alone.
     """
+    if d == shape.channel and d and shape.group > 1:
+        return (1, shape.group) if shape.extents[d] % shape.group == 0 else (1,)
     if shape.windows[d].taps == 1 or (d == 0 and lanes == 1):
         return (1,)
     return tuple(n for n in EACH if n <= shape.extents[d])
@@ -195,6 +200,9 @@ def _loads(each: tuple[int, ...], lanes: int, rolled: bool, shape: Shape) -> tup
     pixels, weights, times = shape.group if lanes == 1 else 1, shape.group, 1
     for d, (n, w) in enumerate(zip(each, shape.windows, strict=True)):
         if d == 0 and lanes > 1:
+            continue
+        if d == shape.channel:
+            weights *= n
             continue
         if rolled and d == shape.outer:
             times = w.taps

@@ -137,7 +137,11 @@ class TensorInstruction:
         integer sums wrap around at 32 bits, as without ``.satfinite``.
         """
         if self.c_type.is_float:
-            wide = c.astype(np.float32) + operand(a, self.a_type) @ operand(b, self.b_type)
+            left, right = (
+                operand(x, t, even=self.reads_memory)
+                for x, t in ((a, self.a_type), (b, self.b_type))
+            )
+            wide = c.astype(np.float32) + left @ right
             return wide.astype(np.float16 if self.c_type.bits == 16 else np.float32)
         total = c.astype(np.int64) + a.astype(np.int64) @ b.astype(np.int64)
         return total.astype(np.int32)
@@ -147,11 +151,11 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def operand(values: Array, scalar: Type) -> NDArray[np.float32]:
+def operand(values: Array, scalar: Type, *, even: bool = False) -> NDArray[np.float32]:
     """Float operands as float32; bfloat16 may come as its bit pattern in uint16, float32 is rounded
-    to tf32."""
+    to tf32: by the instruction's wrapper, or to ``even`` by what brings it to where it is read."""
     if scalar == FLOAT32:
-        return to_tf32(values)
+        return to_tf32(values, even=even)
     if scalar == BFLOAT16 and values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)
@@ -199,6 +203,13 @@ def _short(scalar: Type) -> str:
             return name.replace("int", "s")
 
 
+def _tf32(family: str, m: int, n: int, source: str) -> TensorInstruction:
+    """Single floats, whose family is that of the memory of the accumulators."""
+    needs = "mma" if family == "tf32" else family
+    name = f"{needs}.m{m}n{n}k8.tf32.f32"
+    return TensorInstruction(name, family, m, n, 8, FLOAT32, FLOAT32, FLOAT32, needs, source)
+
+
 def _amx(name: str, k: int, a: Type, b: Type, c: Type) -> TensorInstruction:
     """Tiles of up to 16 rows of 64 bytes."""
     packing = 4 // a.bytes
@@ -238,15 +249,14 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("mma", ((16, 8, 32),), (INT8, INT32), _MMA),
     *_family("mma", ((16, 8, 32),), (UINT8, INT32), _MMA),
     *_mixed("mma", ((16, 8, 32),), _MMA),
-    TensorInstruction(
-        "mma.m16n8k8.tf32.f32", "tf32", 16, 8, 8, FLOAT32, FLOAT32, FLOAT32, "mma", _MMA
-    ),
+    _tf32("tf32", 16, 8, _MMA),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT32), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT16), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (BFLOAT16, FLOAT32), _WGMMA),
     *_family("wgmma", _WGMMA_BYTES, (INT8, INT32), _WGMMA),
     *_family("wgmma", _WGMMA_BYTES, (UINT8, INT32), _WGMMA),
     *_mixed("wgmma", _WGMMA_BYTES, _WGMMA),
+    *(_tf32("wgmma", 64, n, _WGMMA) for n in _WGMMA_COLUMNS),
     *(_part(n, *types) for n in (4, 2) for types in _WGMMA_PARTS),
     *_family("tcgen05", _TCGEN05_SHAPES, (FLOAT16, FLOAT32), _TCGEN05),
     *_family("tcgen05", _TCGEN05_SHAPES, (BFLOAT16, FLOAT32), _TCGEN05),

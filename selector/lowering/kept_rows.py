@@ -49,7 +49,7 @@ from selector.ir.traverse import (
 )
 from selector.ir.types import Type
 from selector.lowering.row_folds import Row
-from selector.lowering.structure import stored_names
+from selector.lowering.structure import in_order, stored_names
 
 STEPS = 6  # vectors that stay of an array at most: those of a size class have 4 to 4 * sqrt(2)
 BYTES = 256  # of a thread that stay: half of this in blocks that have few registers for each
@@ -79,7 +79,9 @@ def kept_rows(body: Stmt, row: Row) -> tuple[Stmt, int]:
     """
     stored = stored_names(body) | {s.name for s in walk_stmt(body) if isinstance(s, Allocate)}
     found: dict[_Vector, list[For]] = {}
-    for loop in _loops(body):
+    for loop in in_order(body, of_thread=True):
+        if not isinstance(loop, For) or (loop.kind, loop.min) != (ForKind.SERIAL, IntImm(0)):
+            continue
         for vector in dict.fromkeys(v for _, v in _vectors(loop) if v.buffer not in stored):
             found.setdefault(vector, []).append(loop)
     again = [vector for vector, loops in found.items() if len(loops) > 1]
@@ -96,20 +98,6 @@ def kept_rows(body: Stmt, row: Row) -> tuple[Stmt, int]:
     registers = OTHERS + steps * sum(v.bytes for v in again) // 4
     resident = REGISTERS // (row.threads * row.rows * registers)
     return _Keeping(names, steps, extents).kept(body), resident
-
-
-def _loops(s: Stmt) -> Iterator[For]:
-    """The loops of threads that are in no other."""
-    match s:
-        case Block(stmts):
-            for x in stmts:
-                yield from _loops(x)
-        case Allocate(body=body) | For(kind=ForKind.GPU_THREAD, body=body):
-            yield from _loops(body)
-        case For(min=IntImm(0), kind=ForKind.SERIAL):
-            yield s
-        case _:
-            pass
 
 
 def _vectors(loop: For) -> Iterator[tuple[Load, _Vector]]:

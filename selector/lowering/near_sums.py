@@ -13,22 +13,18 @@ times as much. That goes in kernels of rows (``joined_rows``) where nothing else
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from selector.ir.contents import loaded
 from selector.ir.nodes import (
-    Allocate,
     Binary,
     BinaryOp,
-    Block,
     Broadcast,
     Call,
     Cast,
     Expr,
     FloatImm,
     For,
-    ForKind,
     Load,
     Select,
     Stmt,
@@ -38,6 +34,7 @@ from selector.ir.traverse import map_expr, map_stmt, walk_all_exprs, walk_stmt
 from selector.ir.types import FLOAT32
 from selector.lowering.joined_rows import ROW_JOIN
 from selector.lowering.row_folds import fold_of
+from selector.lowering.structure import in_order
 
 NEAR = "near"
 EXPONENTIAL = "exp_f32"
@@ -45,7 +42,7 @@ EXPONENTIAL = "exp_f32"
 
 def near_sums(body: Stmt) -> Stmt:
     """The body of a joined kernel with such sums."""
-    steps = list(_steps(body))
+    steps = list(in_order(body, of_thread=True))
     loops = [s for s in steps if isinstance(s, For) and _sum_of(s) is not None]
     for loop in loops:
         name = _sum_of(loop)
@@ -54,20 +51,8 @@ def near_sums(body: Stmt) -> Stmt:
         if all(found.takes(s) for s in steps if s is not loop):
             users = [loop, *found.users]
             body = _replaced(body, users)
-            steps = list(_steps(body))
+            steps = list(in_order(body, of_thread=True))
     return body
-
-
-def _steps(s: Stmt) -> Iterator[Stmt]:
-    """The statements of a thread, one after the other."""
-    match s:
-        case Block(stmts):
-            for x in stmts:
-                yield from _steps(x)
-        case Allocate(body=body) | For(kind=ForKind.GPU_THREAD, body=body):
-            yield from _steps(body)
-        case _:
-            yield s
 
 
 def _sum_of(s: For) -> str | None:

@@ -152,7 +152,7 @@ def _read(s: Stmt, found: RowLoops) -> None:
             found.neutral[name] = value
         case Store(name, IntImm(0), value) if name in found.local and value.type.lanes == 1:
             _read_number(s, found)
-        case IfThenElse() if not any(isinstance(x, For | Allocate) for x in walk_stmt(s)):
+        case IfThenElse() if not any(isinstance(x, For) for x in walk_stmt(s)):
             if any(isinstance(x, Store) and x.value.type.lanes > 1 for x in walk_stmt(s)):
                 raise NoRowLoops
         case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 
 from selector.diagnostics import ScheduleError
 from selector.ir.contents import loaded
@@ -96,18 +96,20 @@ def thread_regions(s: Stmt) -> Iterable[tuple[list[tuple[str, int]], Stmt]]:
                 yield from thread_regions(child)
 
 
-def last_outside(s: Stmt, inside: Callable[[Stmt], bool]) -> Stmt | None:
-    """The last statement of a body, in order of execution, of which ``inside`` does not hold;
-    allocations and blocks are looked into.
+def in_order(s: Stmt, *, of_thread: bool = False) -> Iterator[Stmt]:
+    """The statements of a body one after the other: those of its blocks and allocations, and those
+    ``of_thread``, inside the loops over threads.
     """
     match s:
         case Block(stmts):
-            found = (last_outside(x, inside) for x in reversed(stmts))
-            return next((x for x in found if x is not None), None)
+            for x in stmts:
+                yield from in_order(x, of_thread=of_thread)
         case Allocate(body=body):
-            return last_outside(body, inside)
+            yield from in_order(body, of_thread=of_thread)
+        case For(kind=ForKind.GPU_THREAD, body=body) if of_thread:
+            yield from in_order(body, of_thread=True)
         case _:
-            return None if inside(s) else s
+            yield s
 
 
 def under_conditions(s: Stmt) -> tuple[list[Expr], Stmt]:

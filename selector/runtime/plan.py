@@ -36,7 +36,8 @@ class MapArgument:
     engine brings into shared memory with one instruction, rows swizzled by 128 bytes.
 
     ``extents`` in elements, innermost first; ``strides`` in elements of all dimensions but the
-    innermost, whose stride is 1. Elements outside the extents read as 0.
+    innermost, whose stride is 1. Elements outside the extents read as 0. ``rounds``: single floats
+    are brought as tf32.
     """
 
     name: str
@@ -44,6 +45,7 @@ class MapArgument:
     extents: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     box: tuple[int, ...]
+    rounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

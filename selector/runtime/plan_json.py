@@ -135,6 +135,7 @@ class _Reader:
                 tuple(self.expr(e) for e in data["extents"]),
                 tuple(self.expr(e) for e in data["strides"]),
                 tuple(int(n) for n in data["box"]),
+                bool(data.get("rounds", False)),
             )
         if "maps_ready" in data:
             names = data["maps_ready"]
@@ -192,13 +193,14 @@ def _argument_to_json(argument: Argument) -> Json:
             return {"buffer": name}
         case ValueArgument(value, element):
             return {"value": print_expr(value), "type": str(element)}
-        case MapArgument(name, element, extents, strides, box):
+        case MapArgument(name, element, extents, strides, box, rounds):
             return {
                 "map": name,
                 "type": str(element),
                 "extents": [print_expr(e) for e in extents],
                 "strides": [print_expr(e) for e in strides],
                 "box": list(box),
+                **({"rounds": True} if rounds else {}),
             }
         case MapsReady(names):
             return {"maps_ready": list(names) or True}

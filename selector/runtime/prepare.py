@@ -314,6 +314,7 @@ def _map(argument: MapArgument, env: Environment) -> TensorMap:
         tuple(evaluate_scalar(e, env) for e in argument.extents),
         tuple(evaluate_scalar(e, env) * argument.type.bytes for e in argument.strides),
         argument.box,
+        rounds=argument.rounds,
     )
 
 

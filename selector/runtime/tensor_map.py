@@ -17,6 +17,7 @@ from selector.runtime.libcuda import driver_function
 BYTES = 128
 _ALIGNMENT = 64  # of the map in host memory
 _DATA_TYPES = {UINT8: 0, INT8: 0, INT32: 3, FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9}
+_TF32 = 11
 _SWIZZLES = {32: 1, 64: 2, 128: 3}  # by the bytes of a box's rows
 _PROMOTE_64, _PROMOTE_256 = 1, 3
 _LARGEST_BOX = 256
@@ -28,6 +29,7 @@ class TensorMap:
     """Boxes of ``box`` elements of an array of ``extents`` elements, innermost first; ``strides``
     in bytes, of all dimensions but the innermost, whose elements lie side by side. Rows of 32, 64
     or 128 bytes are swizzled in shared memory. ``stored``: boxes are stored to the array, not read.
+    ``rounds``: single floats are read as tf32.
     """
 
     type: Type
@@ -35,6 +37,7 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     stored: bool = False
+    rounds: bool = False
 
     @property
     def promotion(self) -> int:
@@ -67,7 +70,7 @@ class TensorMap:
         if not self.possible(0):
             return (False, 0, (), (), (), 0, 0)
         swizzle = _SWIZZLES.get(self.box[0] * self.type.bytes, 0)
-        kind = _DATA_TYPES[self.type]
+        kind = _TF32 if self.rounds else _DATA_TYPES[self.type]
         return (True, kind, self.extents, self.strides, self.box, swizzle, self.promotion)
 
     def encode(self, address: int) -> bytes | None:

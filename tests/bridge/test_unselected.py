@@ -173,8 +173,8 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "floats on warpgroups": Scenario(
         groups(lambda x, y, r: A_F32[r, y] * B_F32[x, r]),
-        "no instruction multiplies float32 by float32 into float32",
-        "bfloat16 x bfloat16 -> float32; float16 x float16 -> float32", gpu(), target="sm_90a",
+        "no instruction for float32 x float32 -> float32 that does not round them",
+        '`instructions=("tf32",)` allows that', gpu(), target="sm_90a",
     ),
     "bfloat16 by float": Scenario(
         amx(lambda x, y, r: f32(A_BF16[r, y]) * B_F32[x, r]),

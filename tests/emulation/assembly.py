@@ -163,6 +163,7 @@ INSTRUCTIONS: dict[str, Meaning] = {
     r"cvt\.rn\.f16\.f32": _result("half_bits"),
     r"cvt\.rn\.bf16\.f32": _result("brain_bits"),
     r"cvt\.rna\.tf32\.f32": _result("rounded_to_tf32"),
+    r"cvt\.rn\.tf32\.f32": _result("even_tf32"),
     r"cvt\.rn\.f16x2\.f32": _result("half_pair"),
     r"cvt\.rn\.bf16x2\.f32": _result("brain_pair"),
     r"ex2\.approx\.ftz\.f32": _result("power_of_two"),

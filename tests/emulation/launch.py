@@ -233,14 +233,15 @@ def _tensor_map(
         tuple(evaluate_scalar(e, env) * size for e in argument.strides),
         argument.box,
         stored,
+        argument.rounds,
     )
     if not shape.possible(memory.address):
         return None
     rank, row = len(shape.box), shape.box[0] * size
     swizzle = row if row in (32, 64, 128) else 0
-    words = (rank, size, swizzle, _MAP_MARK, memory.address)
+    words = (rank, shape.rounds, size, swizzle, _MAP_MARK, memory.address)
     filled = [(*x, *[0] * (5 - len(x))) for x in (shape.extents, shape.strides, shape.box)]
-    data = struct.pack("<4IQ5Q4Q5H", *words, *filled[0], *filled[1][:4], *filled[2])
+    data = struct.pack("<2H3IQ5Q4Q5H", *words, *filled[0], *filled[1][:4], *filled[2])
     return np.frombuffer(data.ljust(MAP_BYTES, b"\0"), np.uint8)
 
 

@@ -85,6 +85,7 @@ BLOCK = Tiling(n=64, m=64, parts_m=1, stages=2, band=1)
         (FLAT, replace(BLOCK, m=192, parts_m=3)),
         (TALL, replace(BLOCK, m=128, parts_m=2, stages=3, persistent=2)),
         (FLAT, replace(BLOCK, m=128, stages=3, persistent=2)),
+        (FLAT, replace(BLOCK, m=128, n=96, parts_m=2, persistent=2)),
         (SMALL, BLOCK),
         (SMALL, replace(BLOCK, stages=5, persistent=2)),
     ],
@@ -95,6 +96,7 @@ def test_a_multiprocessor_holds_as_many_blocks_as_foretold(
 ) -> None:
     """As many as the compiler's registers let it hold, where they decide."""
     (usage,) = resource_usage(compiled(problem, tiling).cubin()).values()
+    assert not usage.local_accesses
     assert HOPPER.multiprocessor is not None
     registers = HOPPER.multiprocessor.registers // (-(-usage.registers // 8) * 8 * tiling.threads)
     assert resident(tiling, problem.shape, HOPPER) == registers
@@ -164,6 +166,8 @@ REFUSED = (
     (replace(WARP, n=256, m=256, parts_n=8, parts_m=8), SQUARE, "2048 threads"),
     (replace(GROUP, n=256, m=192, parts_m=3, stages=2), SQUARE, "its block leaves it 128"),
     (replace(GROUP, stages=8), SQUARE, "bytes of shared memory"),
+    (replace(GROUP, stages=2, persistent=2), SQUARE, "which blocks beside its own leave 80"),
+    (replace(WARP, n=128, m=128, parts_m=4), replace(BYTES, along_a=False), "turn bytes of A"),
     (replace(GROUP, part=96), SQUARE, "no multiple of a run"),
     (replace(GROUP, part=512, persistent=1), SQUARE, "of their own"),
     (replace(GROUP, adders=2), SQUARE, "nothing is added"),
@@ -197,7 +201,7 @@ def refused_by_the_compiler(tiling: Tiling, shape: Shape) -> bool:
         for t, s, why in REFUSED
         if all(
             x not in why
-            for x in ("neither stay", "do not divide", "of their own", " add", "turned")
+            for x in ("neither stay", "do not divide", "of their own", " add", "turn", "beside")
         )
     ],
 )

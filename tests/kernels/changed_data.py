@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from changed import Path, further_on, laid_otherwise, other_row, places, replaced
 
-from selector.gpu.ir.expressions import negated, plus
+from selector.gpu.ir.expressions import negated, number, plus
 from selector.gpu.ir.memory import (
     CopyAsync,
     CopyElement,
@@ -20,6 +20,7 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreThere,
     StoreWords,
 )
 from selector.gpu.ir.nodes import Fence, Kernel, Node
@@ -44,6 +45,9 @@ def _mistakes(node: Node) -> Iterator[tuple[str, Node | None]]:
             yield "missing", None
             yield "an element further", replace(node, index=plus(index, 1))
             yield "zeros inside, what is not there outside", replace(node, inside=negated(inside))
+        case StoreThere():
+            yield "missing", None
+            yield "in one block alone", replace(node, block=number(0))
         case CopyAsync(to=to):
             yield "missing", None
             yield "16 bytes further", replace(node, to=plus(to, 16))

@@ -67,6 +67,7 @@ from selector.gpu.ir.memory import (
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreThere,
     StoreWords,
 )
 from selector.gpu.ir.nodes import (
@@ -236,6 +237,8 @@ def every() -> Kernel:
         w.add(StorePair(View("box", index=plus(8, exclusive_or("g", "q"))), (X0, X0), "f16"))
         w.add(StorePair(View("to"), (packed(half_of(register("kept", 1), 0), X0),)))
         w.add(StoreQuad(View("to", index=number(-2)), (acc, acc, *ZEROS)))
+        there = element(FLOAT32, pointer("box"), Call(INT32, "cluster_rank", ()))
+        w.add(StoreThere(there, Var("total", FLOAT32), THREAD))
         with w.loop(
             "n", number(0), number(64), "fours", number(4), both(flag("ready"), flag("on"))
         ):
@@ -263,6 +266,7 @@ def every() -> Kernel:
         with w.when(at_least("k", 3)):
             w.add(Leave("loop"))
     w.add(Sync("block"))
+    w.add(Sync("cluster_data"))
     w.add(Sync("named", plus(2, "group"), 128, "all of them"))
     w.add(ResetArrivals())
     w.add(Await("spinning", number("full"), number("round"), 500))
@@ -333,6 +337,7 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   store2((f16*)(box + 8 + (g ^ q)), x[0], x[0]);
   *(u32*)(to) = pack16(half_of(kept[1], 0), x[0]);
   store4_of_two(to + -2, q, acc[1][2], acc[1][2], 0.0f, -0.0f);
+  store_there(&box[cluster_rank()], total, threadIdx.x);
   #pragma unroll 4
   for (int n = 0; ready && on && n < 64; n += 4) {
     // words; of a chunk
@@ -360,6 +365,7 @@ make_uint4(0, 0, 0, 0);
   if (k >= 3) break;
 }
 __syncthreads();
+cluster_meet();
 group_sync(2 + group, 128);  // all of them
 arrivals_reset();
 barrier_wait_within(full, round & 1, 500ull);

@@ -336,7 +336,7 @@ def test_groups_that_hold_more_than_their_share_get_it_from_the_one_that_feeds()
     before = parted(24)
     (way, *_) = before.body
     assert isinstance(way, If)
-    after = budgeted(before, 4)
+    after = budgeted(before)
     assert after.resident == 1
     fewer, more = Registers("fewer", 32), Registers("more", 160)
     changed = replace(way, then=(fewer, *way.then), otherwise=(more, *way.otherwise))
@@ -349,6 +349,25 @@ def test_where_blocks_stay_they_get_it_behind_the_condition() -> None:
     assert isinstance(way, If)
     fed = replace(way, then=(Registers("fewer", 32), *way.then))
     assert budgeted(before).body == (fed, Registers("more", 160), *rest)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shared", "asked", "told"),
+    [
+        (7, 0, 2, 2),  # 64 registers of a thread are half of what 512 have
+        (8, 0, 2, 1),  # sums and what stands beside them need more
+        (2, 0, 4, 2),
+        (7, 113 << 10, 2, 2),
+        (7, 114 << 10, 2, 1),
+        (0, 0, 2, 2),
+    ],
+)
+def test_groups_have_as_many_blocks_beside_as_leave_them_their_sums(
+    pieces: int, shared: int, asked: int, told: int
+) -> None:
+    before = replace(parted(pieces), threads=512, shared=shared)
+    after = budgeted(before, asked)
+    assert after == replace(before, resident=told)
 
 
 @pytest.mark.parametrize("before", [parted(23), parted(24, ends=False)])

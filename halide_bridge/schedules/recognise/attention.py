@@ -12,7 +12,6 @@ the three loops over n may be one, is for ``online`` to find out when the schedu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from halide_bridge.schedules.recognise.products import Factor, element, factors, multiplied
@@ -20,7 +19,6 @@ from halide_bridge.schedules.recognise.program import (
     Access,
     Member,
     Program,
-    accesses,
     number,
 )
 from halide_bridge.schedules.recognise.rows import associative
@@ -130,7 +128,7 @@ def _is_closed(found: Online, program: Program) -> bool:
     own = {name: (program.members[name].args, _loop(program.members[name])) for name in inside}
     for name, (args, loop) in own.items():
         queries = args if name in (found.peak, found.total) else args[1:]
-        for access in _accesses(program.members[name]):
+        for access in program.members[name].accesses():
             if name == found.scores or access.func not in inside or access.func == name:
                 continue
             wide = access.func not in (found.peak, found.total)
@@ -138,7 +136,7 @@ def _is_closed(found: Online, program: Program) -> bool:
             if _names(access) != [*([first] if wide else []), *queries]:
                 return False
     parts = {found.mixed: list(output.args), found.total: row}
-    return all(_names(a) == parts[a.func] for a in _accesses(output) if a.func in parts)
+    return all(_names(a) == parts[a.func] for a in output.accesses() if a.func in parts)
 
 
 def _scored(scores: Member, program: Program) -> tuple[Factor, Factor] | None:
@@ -207,22 +205,16 @@ def _below(member: Member, program: Program) -> list[Member]:
 
 def _computes(member: Member, program: Program) -> bool:
     """Whether it is more than an argument."""
-    return not member.pure or any(a.func in program.members for a in _accesses(member))
+    return not member.pure or any(a.func in program.members for a in member.accesses())
 
 
 def _read(member: Member, program: Program) -> list[Member]:
-    names = dict.fromkeys(a.func for a in _accesses(member))
+    names = dict.fromkeys(a.func for a in member.accesses())
     return [program.members[n] for n in names if n in program.members and n != member.name]
 
 
 def _readers(member: Member, program: Program) -> list[Member]:
     return [f for f in program if f is not member and member in _read(f, program)]
-
-
-def _accesses(member: Member) -> Iterator[Access]:
-    for stage in member.stages:
-        for e in stage.expressions:
-            yield from accesses(e)
 
 
 def _names(access: Access) -> list[str]:

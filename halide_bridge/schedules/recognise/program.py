@@ -96,6 +96,10 @@ class Member:
         """Whether every update is one of the element's own."""
         return not self.pure and all(s.in_place for s in self.stages)
 
+    def accesses(self) -> Iterator[Access]:
+        """What it reads, in the order in which that stands in its stages."""
+        return (a for s in self.stages for e in s.expressions for a in accesses(e))
+
     def whole(self, most: int) -> bool:
         """Whether more elements than that are computed wherever one is: Halide computes a Func in
         all the bounds that the user declared.

@@ -9,7 +9,6 @@ dimensions read with the same weights, from the same start on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from halide_bridge.schedules.recognise.products import element, factors
@@ -74,7 +73,7 @@ def resampled_by(member: Member, program: Program) -> Resampling | None:
     source = program.members.get(reads[0].func)
     if source is None or member.types[0].bytes > source.types[0].bytes:
         return None
-    readers = [m for m in program if any(source.name == a.func for a in _accesses(m))]
+    readers = [m for m in program if any(source.name == a.func for a in m.accesses())]
     alone = all(m.name in (member.name, source.name) for m in readers)
     return resampling_of(source) if alone else None
 
@@ -89,12 +88,6 @@ def is_banded(found: Resampling, program: Program) -> bool:
     alike = found.placed == found.along and len(member.args) > 1
     halves = weights in (FLOAT16, BFLOAT16)
     return found.held and exact and halves and alike and member.types[0] == FLOAT32
-
-
-def _accesses(member: Member) -> Iterator[Access]:
-    for stage in member.stages:
-        for e in stage.expressions:
-            yield from accesses(e)
 
 
 def _along(source: Access, member: Member, tap: str) -> int | None:

@@ -13,7 +13,6 @@ from halide_bridge.schedules.recognise.program import (
     Member,
     Program,
     Reduced,
-    accesses,
     number,
 )
 from halide_bridge.schedules.sizes import is_argument
@@ -133,7 +132,7 @@ def _channels(found: Window, member: Member, program: Program) -> int:
 def _read_by(reader: Member, member: Member) -> list[Access]:
     if reader.name == member.name:
         return []
-    read = (a for s in reader.stages for e in s.expressions for a in accesses(e))
+    read = reader.accesses()
     return [a for a in read if a.func == member.name]
 
 

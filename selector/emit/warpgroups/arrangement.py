@@ -18,7 +18,7 @@ from selector.emit.warpgroups.windows import find_slots, find_windows
 from selector.ir.nodes import Allocate, For, ForKind, Memory, Stmt, Store
 from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_store
-from selector.lowering.structure import last_outside, outside_threads, thread_regions
+from selector.lowering.structure import in_order, outside_threads, thread_regions
 from selector.targets import Target
 
 
@@ -77,9 +77,11 @@ def _of_groups(body: Stmt, name: str) -> bool:
 
 def last_for_all(body: Stmt) -> Stmt | None:
     """The last statement that the group that feeds takes part in: the groups do the rest alone."""
-    return last_outside(
-        body, lambda s: isinstance(s, For) and s.kind is ForKind.GPU_THREAD and holds_tensor(s)
-    )
+    last = None
+    for s in in_order(body):
+        if not (isinstance(s, For) and s.kind is ForKind.GPU_THREAD and holds_tensor(s)):
+            last = s
+    return last
 
 
 def check_threads(name: str, target: Target, block: Arrangement, *, tensor: bool) -> None:

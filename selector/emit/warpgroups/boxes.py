@@ -153,7 +153,8 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     if max(box) > LARGEST_BOX or not whole:
         return None
     strides = tuple(d.stride for d in dims[1:])
-    taken = Map("", copy.source.buffer, to.type, extents, strides, tuple(box))
+    become = "tf32" if panels.rounds else ""
+    taken = Map("", copy.source.buffer, to.type, extents, strides, tuple(box), become)
     planes = _planes(copy, taken, at, digits, walks.planes)
     return None if planes is None else Boxes(copy.to, planes, along, rows, box_rows, inner, panels)
 

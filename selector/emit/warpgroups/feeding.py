@@ -23,12 +23,15 @@ from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     at_least,
     chosen,
+    element,
     flag,
     negated,
     number,
     plus,
+    pointer,
 )
-from selector.gpu.ir.nodes import Leave, Let
+from selector.gpu.ir.nodes import Commit, Drain, Leave, Let
+from selector.gpu.passes.budget_registers import equal_share
 from selector.ir.nodes import Call, Expr, IntImm
 from selector.ir.types import INT32
 
@@ -37,6 +40,7 @@ ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one itera
 # Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a slot of this
 # size has the copy engine bring them, or other kernels copy them before, where there is much to do.
 LARGE_SLOT = 32 << 10
+CHUNK, AROUND = 12, 24  # registers of a chunk on its way; of a thread beside them
 
 
 class FedRing(Ring):
@@ -109,8 +113,24 @@ class FedRing(Ring):
                 w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
                 unit = replace(unit, thread=number("rank"))
             self._produce(self.producers, "slot", unit)
-            self.pipeline.commit_stores()
+            self._complete(unit)
             self.pipeline.advance()
+
+    def _complete(self, unit: Unit) -> None:
+        """What threads have copied is there, single floats rounded as the copy engine does it."""
+        w, c = self.context.writer, self.context
+        panels = c.layouts.panels
+        rounded = [a for a in self.staged if a.name in panels and panels[a.name].rounds]
+        if rounded:
+            w.add(Commit("copies"))
+            w.add(Drain("copies", 0))
+            w.add(unit.barrier)
+        for a in rounded:
+            storage, words = c.storages[a.name], panels[a.name].size // a.type.bytes
+            with w.loop("word", unit.thread, number(words), "rolled", number(unit.size)):
+                to = element(a.type.element, pointer(storage.base), "word", storage.start)
+                w.store(to, Call(a.type.element, "to_tf32", (to,)))
+        self.pipeline.commit_stores()
 
     def _copy(self, copy: Copy, unit: Unit) -> None:
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""
@@ -118,9 +138,17 @@ class FedRing(Ring):
         full = self.pipeline.filled(self.slot) if read_only else None
         large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
         most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
+        most = min(most, self._chunks_beside())
         how = Shifting(most, self._counted(), bool(self.boxes), self.few)
         c, size = self.context, unit.size
         write_copy(copy, c, unit.thread, size, full=full, unroll=1, shifting=how)
+
+    def _chunks_beside(self) -> int:
+        """Chunks that a thread has registers for, where blocks stay beside its own."""
+        block = self.context.block
+        if block.persistent < 2:
+            return TOGETHER[0]
+        return (equal_share(block.threads, block.persistent) - AROUND) // CHUNK
 
     def _counted(self) -> set[str]:
         """Variables of the grid and of this loop that start at 0 or more."""

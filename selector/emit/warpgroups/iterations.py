@@ -25,7 +25,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import walk_expr, walk_stmt
 from selector.lowering.normalize import holds_tensor, sequence
-from selector.lowering.structure import loaded_names, peel_threads, stored_names
+from selector.lowering.structure import in_order, loaded_names, peel_threads, stored_names
 from selector.lowering.tiles import Accumulate, as_accumulate
 
 
@@ -53,7 +53,7 @@ def trailing_accumulators(consumers: list[Stmt]) -> list[str]:
     """Accumulators whose products end an iteration and may run on into the next one: that
     waits for products of its own before anybody touches those accumulators.
     """
-    stmts = _in_order(only_region(consumers)[1])
+    stmts = list(in_order(only_region(consumers)[1]))
     parts = _products(stmts)
     end = next((i for i, p in enumerate(reversed(parts)) if p is None), len(parts))
     names = list(dict.fromkeys(p.accumulator for p in parts[len(parts) - end :] if p))
@@ -74,7 +74,7 @@ def _after_first(parts: Sequence[Accumulate | None]) -> int:
 
 def read_first(consumers: list[Stmt], names: Set[str]) -> bool:
     """Whether only the first products of an iteration read some buffers."""
-    stmts = _in_order(only_region(consumers)[1])
+    stmts = list(in_order(only_region(consumers)[1]))
     head = _after_first(_products(stmts))
     return bool(stmts) and not any(loaded_names(s) & names for s in stmts[head:])
 
@@ -123,14 +123,3 @@ def _straight_readers(s: Stmt, names: set[str]) -> int | None:
             return None
         case _:
             return None if loaded_names(s) & names else 0
-
-
-def _in_order(s: Stmt) -> list[Stmt]:
-    """Statements of nested blocks and allocations."""
-    match s:
-        case Block(stmts):
-            return [x for inner in stmts for x in _in_order(inner)]
-        case Allocate(body=body):
-            return _in_order(body)
-        case _:
-            return [s]

@@ -7,7 +7,7 @@ program knows the buffer by rows of ``pitch`` elements; every index goes through
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from selector.diagnostics import ScheduleError, Where
@@ -32,13 +32,14 @@ T = TypeVar("T", int, Affine)
 class Panels:
     """``rows`` (a multiple of 8) x ``columns`` elements of ``bytes``; the program's rows are
     ``pitch`` elements apart. Narrow matrices have one panel of narrow rows, others as many as it
-    takes of 128-byte rows.
+    takes of 128-byte rows. ``rounds``: what brings them rounds single floats to tf32.
     """
 
     pitch: int
     columns: int
     rows: int
     bytes: int
+    rounds: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -127,14 +128,16 @@ def find_panels(body: Stmt, kept: frozenset[str] = frozenset()) -> dict[str, Pan
             raise _banded(statement.a.buffer, statement)
         if isinstance(statement.b, Banded):
             continue  # of windows
+        rounds = statement.instruction.rounds  # which nobody does in registers
         for operand in (statement.a, statement.b):
             allocation = allocations.get(operand.buffer)
-            if allocation is None and operand is statement.a and operand.buffer in kept:
+            held = operand is statement.a and operand.buffer in kept and not rounds
+            if allocation is None and held:
                 continue
             if allocation is None:
                 raise not_shared(operand.buffer, statement)
             if operand.buffer not in found:
-                found[operand.buffer] = _panels(allocation, body)
+                found[operand.buffer] = replace(_panels(allocation, body), rounds=rounds)
     beside = (a for a in allocations.values() if a.name not in found and _is_beside(a, body))
     return found | {a.name: _panels(a, body) for a in beside}
 

@@ -223,8 +223,8 @@ class GroupEmitter:
         along = o.depth_stride.constant == 1 and o.row_stride.constant == panels.pitch
         across = o.row_stride.constant == 1 and o.depth_stride.constant == panels.pitch
         at = o.base + o.row_stride * row + o.depth_stride * depth
-        if across and panels.bytes == 1:
-            raise _bytes_across(s, o.buffer)
+        if across and panels.bytes != 2:
+            raise _across(s, o.buffer)
         step = s.instruction.k if along else min(rows, panels.width)
         start = panels.start(at, step, 1 if along else GROUP_ROWS) if along or across else None
         if not along and not across:
@@ -329,10 +329,11 @@ def _apart(s: Accumulate, o: Access, pitch: int) -> ScheduleError:
     )
 
 
-def _bytes_across(s: Accumulate, buffer: str) -> ScheduleError:
+def _across(s: Accumulate, buffer: str) -> ScheduleError:
+    what = "bytes" if s.instruction.a_type.bytes == 1 else "single floats"
     return ScheduleError(
         f"`{buffer}` cannot be an operand of {s.instruction.name} as it lies",
-        "wgmma reads bytes along the sum only: neighbours in memory have to be neighbours in the "
+        f"wgmma reads {what} along the sum only: neighbours in memory have to be neighbours in the "
         "sum, and here they are of different rows or columns of the result",
         f"compute `{buffer}` transposed in a Func of its own before, or keep "
         f"`{s.accumulator}` in MemoryType.WMMAAccumulator",

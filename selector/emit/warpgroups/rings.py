@@ -350,7 +350,7 @@ class SelfFedRing(GroupRing):
                 self._ask()
         with w.when(negated(flag(READY))) if self.boxes else w.block():
             self._produce(self.producers, "slot", groups)
-            self.pipeline.commit_stores()
+            self._complete(groups)
 
     def _consume(self, groups: Unit) -> None:
         w = self.context.writer

@@ -43,9 +43,9 @@ from selector.gpu.ir.tensor import (
     TensorTile,
 )
 from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, Block, Expr, Stmt, Store
+from selector.ir.nodes import Expr, Stmt, Store
 from selector.ir.traverse import walk_stmt
-from selector.lowering.structure import thread_regions
+from selector.lowering.structure import in_order, thread_regions
 from selector.lowering.tiles import Accumulate, as_accumulate
 
 LEAST = 32  # columns that can be allocated
@@ -262,28 +262,21 @@ def sums_of(stmts: list[Stmt], c: KernelContext) -> list[Sums]:
     found: list[Sums] = []
     for s in stmts:
         for loops, body in thread_regions(s):
-            statements = [None if x is None else c.as_accumulate(x) for x in _in_order(body)]
+            statements = [_product(x, c) for x in in_order(body)]
             for _, run in groupby(statements, key=lambda x: x is None):
                 products = tuple(x for x in run if x is not None)
                 found += [Sums(tuple(loops), products)] if products else []
     return found
 
 
-def _in_order(s: Stmt) -> Iterator[Store | None]:
-    """The stores of a body, and None for others."""
-    match s:
-        case Block(stmts):
-            for x in stmts:
-                yield from _in_order(x)
-        case Allocate(body=body):
-            yield from _in_order(body)
-        case Store():
-            yield s
-        case _ if any(isinstance(x, Store) and as_accumulate(x) for x in walk_stmt(s)):
-            raise ScheduleError(
-                "products that add to tensor memory stand in a loop or condition",
-                "one thread asks for all of an iteration, in order",
-                "unroll the loops over an accumulator's tiles and inside the pipelined loop",
-            )
-        case _:
-            yield None
+def _product(s: Stmt, c: KernelContext) -> Accumulate | None:
+    """The product that a statement adds, if that is all it does."""
+    if isinstance(s, Store):
+        return c.as_accumulate(s)
+    if any(isinstance(x, Store) and as_accumulate(x) for x in walk_stmt(s)):
+        raise ScheduleError(
+            "products that add to tensor memory stand in a loop or condition",
+            "one thread asks for all of an iteration, in order",
+            "unroll the loops over an accumulator's tiles and inside the pipelined loop",
+        )
+    return None

@@ -11,6 +11,7 @@ of a GPU was fitted to times of an H200 and an H100 (``python -m casestudies mod
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from selector.families.contraction.limits import registers_given, shared_bytes
 from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
@@ -24,32 +25,43 @@ class Fitted:
 
     ``overlap``: exponent of the norm. ``start``: until the first run is there, and from the last
     result to the end, beside the launch. ``arrival``: from asking for a slot to having it, under
-    load; ``held``: slots of a ring that multiplication keeps. ``odd_lines``: of the rate into a
-    multiprocessor, where rows lie across two lines each. ``void``: times a byte's, where the byte
-    lies beyond an operand and the copy engine makes it zero. ``by_threads``, ``by_warp``: 10^3
-    bytes a microsecond that the threads of a feeding group copy where the copy engine cannot, and a
-    warp that multiplies as well. ``multicast``: of meeting in a cluster. ``again``: until the next
-    block on a multiprocessor multiplies. ``copy_kernel``: of a copy ahead, beside its bytes.
-    ``store``: until a block has handed over its results, and clocks for a ``sector`` of 32 bytes of
-    them (``alone``: times as many where one group has them all), for an element in a ``narrow``
-    strip, or for one that a lane stores by itself, where operands are swapped (``scattered``).
-    ``turn``: clocks between runs of a group alone; ``step``: from a warp's loads to its next ones;
-    ``turning``: times as long it reads bytes that do not lie along the sum. ``adding``: of
-    the kernel that adds parts, beside ``round``, of the loads of a thread that are on their way
-    at once, and ``meeting``, of the threads that add a result's.
+    load; ``held``: slots of a ring that multiplication keeps, ``held_beside`` more where blocks
+    stay beside each other. What a byte's requests take longer, times its own: where rows begin
+    within ``sectors`` of 32 bytes (``sectors_along``: rows along the sum) or within ``lines``,
+    where a tile has ``parts_of_lines``, and for ``short_rows`` of half a line. ``shared_lines``: of
+    a line's bytes, where results of two boxes lie in it.
+    ``void``: times a byte's, where the byte lies beyond an operand and the copy engine makes it
+    zero. ``by_threads``, ``by_warp``: 10^3 bytes a microsecond that the threads of a feeding group
+    copy where the copy engine cannot, and a warp that multiplies as well. ``multicast``: of meeting
+    in a cluster. ``again``: until the next block on a multiprocessor multiplies. ``copy_kernel``:
+    of a copy ahead, beside its bytes, which take ``turned_copy`` times as long where it turns them.
+    ``store``: until a block has handed over its results, and clocks for a ``sector`` of them
+    (``alone``: times as many where one group has them all), for an element in a ``narrow`` strip,
+    or for one that a lane stores by itself, where operands are swapped (``scattered``). ``turn``:
+    clocks between runs of a group alone; ``step``: from a warp's loads to its next ones, and for
+    each result of ``single`` floats; ``turning``: times as long it reads bytes that do not lie
+    along the sum. ``adding``: of the kernel that adds parts, beside ``round``, of the loads of a
+    thread that are on their way at once, and ``meeting``, of the threads that add a result's.
     """
 
     overlap: float = 2.7
     start: float = 0.6
     arrival: float = 1.08
     held: float = 0.75
-    odd_lines: float = 0.73
+    held_beside: float = 0.8
+    sectors: float = 2.0
+    sectors_along: float = 1.2
+    lines: float = 0.05
+    parts_of_lines: float = 0.6
+    short_rows: float = 1.0
+    shared_lines: float = 0.8
     void: float = 2.2
     by_threads: float = 7.0
     by_warp: float = 0.8
     multicast: float = 0.62
     again: float = 1.8
-    copy_kernel: float = 2.9
+    copy_kernel: float = 0.7
+    turned_copy: float = 2.7
     store: float = 0.4
     sector: float = 1.55
     alone: float = 1.35
@@ -57,6 +69,7 @@ class Fitted:
     scattered: float = 0.42
     turn: float = 1.6
     step: float = 105.0
+    single: float = 0.25
     turning: float = 8.5
     adding: float = 0.25
     meeting: float = 0.61
@@ -65,7 +78,9 @@ class Fitted:
 
 FITTED = Fitted()
 SUM_BYTES = 4
+MOST_IN_CLUSTER = 2  # blocks
 MOST_STAYING = 2  # blocks that stay on a multiprocessor
+SECTOR = 32  # bytes
 STRIP = 32  # columns of a vector statement whose results leave as one box
 
 
@@ -104,7 +119,7 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     tiles = tiles_n * tiles_m * t.sums(shape.k) * shape.batch
     blocks = -(-tiles // running)
     together = min(blocks, t.persistent or blocks, resident(t, shape, target))
-    memory = _memory(t, shape, machine, running * together)
+    memory = _memory(t, shape, machine, fitted, running * together)
     cache, filling = _filling(t, shape, machine, fitted, tiles, blocks, together)
     own = _multiplying(t, shape, machine, fitted, together)
     multiplying = blocks * own
@@ -141,15 +156,19 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     assert sm is not None
     tiles = -(-shape.n // t.n) * -(-shape.m // t.m) * t.sums(shape.k) * shape.batch
     blocks = -(-tiles // machine.multiprocessors)
+    stays = t.unit == "group" and not t.part
     together = min(blocks, _beside(t, shape, sm, 0, stays=False))
-    kilobytes = blocks * _block_bytes(t, shape, fitted) / 1e3
+    at_a_time = max(together, min(blocks, MOST_STAYING)) if stays else together
+    run = 1 << max(4, (shape.k - 1).bit_length())  # no shorter than any of the space
+    twice = _asked_twice(t, copied, run, MOST_IN_CLUSTER, shape, fitted) * t.own(shape.k)
+    kilobytes = blocks * (_block_bytes(t, shape, fitted) + twice) / 1e3
     filling = kilobytes / machine.kilobytes(machine.fill)
     if _left(shape.odd, copied):
-        filling = max(filling, kilobytes / (together * _feeding(t, fitted)))
+        filling = max(filling, kilobytes / (at_a_time * _feeding(t, fitted)))
     multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine, fitted) / machine.megahertz
     operands = (shape.m + shape.n) * shape.k * shape.bytes
-    moved = shape.batch * (operands + shape.m * shape.n * shape.result_bytes)
-    memory = moved / 1e6 / machine.copy
+    results = shape.m * shape.n * shape.result_bytes * _shared(t, shape, fitted)
+    memory = shape.batch * (operands + results) / 1e6 / machine.copy
     apart = machine.launch + fitted.start + _copies(copied, shape, machine, fitted)
     if t.part:
         apart += _adding(t, shape, machine, fitted)
@@ -158,8 +177,8 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     after = (-(-blocks // together) - 1) / together * (storing + fitted.again)
     parts = memory**p + filling**p + multiplying**p
     own = parts ** (1 / p) + after  # of blocks with a tile each
-    if t.unit == "group" and not t.part:
-        turns = -(-blocks // min(together, MOST_STAYING))
+    if stays:
+        turns = -(-blocks // MOST_STAYING)
         multiplying = max(multiplying, turns * (multiplying / blocks + fitted.store))
         memory = max(memory, turns * storing)
         own = min(own, (memory**p + filling**p + multiplying**p) ** (1 / p))
@@ -175,12 +194,15 @@ def resident(t: Tiling, shape: Shape, target: Target) -> int:
 
 
 def _beside(t: Tiling, shape: Shape, sm: Multiprocessor, run: int, *, stays: bool) -> int:
-    """Blocks that a multiprocessor has registers and threads for."""
+    """Blocks that a multiprocessor has registers and threads for. The compiler is told how many
+    are to stay.
+    """
     registers = -(-registers_given(t, shape, run, stays=stays) // 8) * 8 * t.threads
-    return max(1, min(sm.registers // registers, 32 * sm.warps // t.threads, sm.blocks))
+    beside = max(sm.registers // registers, t.persistent)
+    return max(1, min(beside, 32 * sm.warps // t.threads, sm.blocks))
 
 
-def _memory(t: Tiling, shape: Shape, machine: Machine, at_once: int) -> float:
+def _memory(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, at_once: int) -> float:
     """What DRAM gives and takes: each operand once; where the operands are larger than the L2
     cache, what the blocks that run at once need anew each time.
     """
@@ -193,7 +215,21 @@ def _memory(t: Tiling, shape: Shape, machine: Machine, at_once: int) -> float:
         anew = shape.batch * waves * (tall * t.m + wide * t.n) * shape.k * size
         operands = max(operands, min(anew, 2.0 * operands))
     results = shape.batch * shape.m * shape.n * shape.result_bytes
-    return (operands + results) / 1e6 / machine.copy
+    return (operands + results * _shared(t, shape, fitted)) / 1e6 / machine.copy
+
+
+def _shared(t: Tiling, shape: Shape, fitted: Fitted) -> float:
+    """Times as long results take as their bytes: rows of C that begin anywhere lie across a line
+    more.
+    """
+    row = t.n * shape.result_bytes
+    grain = gcd(shape.n * shape.result_bytes, row, LINE)
+    if shape.n <= t.n:  # rows follow each other
+        return 1.0
+    whole, rest = divmod(row, LINE)
+    boxes = (LINE,) * whole + (rest,) * (rest > 0)
+    lines = sum(1 + max(0, box - grain) / LINE for box in boxes)
+    return 1 + fitted.shared_lines * (LINE * lines / row - 1)
 
 
 def _filling(
@@ -206,25 +242,48 @@ def _filling(
     together: int,
 ) -> tuple[float, float]:
     """What all multiprocessors get from the L2 cache, and the busiest one alone."""
-    (rows_a, split_a), (rows_b, split_b) = _operands(t, shape)
+    rows_a, rows_b = _operands(t, shape)
     shared = rows_b if t.band else rows_a
     through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * t.own(shape.k)
     cache = through / 1e6 / machine.l2
-    own = blocks * _block_bytes(t, shape, fitted) / 1e3
+    twice = _asked_twice(t, t.copied, t.k, t.cluster, shape, fitted) * t.own(shape.k)
+    own = blocks * (_block_bytes(t, shape, fitted) + twice) / 1e3
     rate = full = machine.kilobytes(machine.fill)
     ahead = blocks / together if t.persistent else 1  # tiles of a block's ring
     if ahead * max(t.own(shape.k), t.k) > t.stages * t.k:  # else all is on its way at once
-        slots = max(t.stages - fitted.held, 0.5)
+        held = fitted.held + fitted.held_beside * (t.persistent > 1)
+        slots = max(t.stages - held, 0.5)
         ring = together * slots * t.k * (rows_a + rows_b) / 1e3
         rate = min(full, ring / fitted.arrival)
     if _left(shape.odd, t.copied):
         return cache, own / min(rate, together * _feeding(t, fitted))
-    if split_a or split_b or _left(shape.split, t.copied):
-        rate = min(rate, fitted.odd_lines * full * t.cluster**0.5)
     return cache, own / rate
 
 
-def _operands(t: Tiling, shape: Shape) -> tuple[tuple[int, bool], tuple[int, bool]]:
+def _asked_twice(
+    t: Tiling, copied: str, run: int, cluster: int, shape: Shape, fitted: Fitted
+) -> float:
+    """Bytes for an element of the sum that as many requests for whole lines take as a block has
+    more of them: for shorter rows, and where rows begin within a sector or a line.
+    """
+    found = 0.0
+    for name, rows in zip("AB", _operands(t, shape), strict=True):
+        pitch, along = shape.row_bytes(name), shape.along(name)
+        along = along or (name in copied and name in shape.across)
+        share = cluster if (name == "B") == (t.band > 0) else 1
+        row = min(run * shape.bytes if along else rows, LINE)
+        more = fitted.short_rows * (LINE / row - 1)
+        if name not in copied and pitch % LINE:
+            within = fitted.sectors_along if along else fitted.sectors
+            more += within if pitch % SECTOR else fitted.lines
+        tile, extent = (t.m, shape.m) if name == "A" else (t.n, shape.n)
+        if not along and extent > tile and tile * shape.bytes % LINE:
+            more += fitted.parts_of_lines
+        found += rows / share * more
+    return found
+
+
+def _operands(t: Tiling, shape: Shape) -> tuple[int, int]:
     return (
         _loaded(t.m, shape.m, shape.along_a, shape.bytes),
         _loaded(t.n, shape.n, shape.along_b, shape.bytes),
@@ -233,7 +292,7 @@ def _operands(t: Tiling, shape: Shape) -> tuple[tuple[int, bool], tuple[int, boo
 
 def _block_bytes(t: Tiling, shape: Shape, fitted: Fitted) -> float:
     """What a block gets, with what lies beyond an operand."""
-    (rows_a, _), (rows_b, _) = _operands(t, shape)
+    rows_a, rows_b = _operands(t, shape)
     void = (t.m - min(t.m, shape.m) + t.n - min(t.n, shape.n)) * shape.bytes
     return (rows_a + rows_b + fitted.void * void) * t.own(shape.k)
 
@@ -243,15 +302,15 @@ def _feeding(t: Tiling, fitted: Fitted) -> float:
     return fitted.by_threads if t.unit == "group" else fitted.by_warp * t.parts
 
 
-def _loaded(tile: int, extent: int, along: bool, size: int) -> tuple[int, bool]:
-    """Bytes that a block gets of an operand for one element of the sum, and whether these lie
-    across lines that are not its own: across the sum, rows come in whole panels.
+def _loaded(tile: int, extent: int, along: bool, size: int) -> int:
+    """Bytes that a block gets of an operand for one element of the sum: across the sum, rows come
+    in whole panels.
     """
     used = min(tile, extent) * size
     if along:
-        return used, False
+        return used
     panel = LINE if used > 64 else 64 if used > 32 else 32
-    return -(-used // panel) * panel, extent > tile and tile * size % LINE != 0
+    return -(-used // panel) * panel
 
 
 def _left(names: str, copied: str) -> bool:
@@ -265,20 +324,23 @@ def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, toge
     if t.unit == "group":
         clocks += fitted.turn / (t.parts * together)
     else:
-        clocks = max(clocks, fitted.step * t.k * shape.bytes / 32 / together)
+        step = fitted.step + fitted.single * t.part_m * t.part_n * shape.single
+        clocks = max(clocks, step * t.k * shape.bytes / 32 / together)
     return runs * clocks / machine.megahertz
 
 
 def _clocks(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
     """Of a tile's products for an element of the sum, when nothing waits."""
+    slower = 2 if shape.single else 1  # of tf32 an instruction has half the depth
     if t.unit == "group":
         rate: Rate = "wgmma.s8" if shape.integers else "wgmma.f16"
-        full = 64 * t.depth * t.columns / machine.rates[rate]
+        full = 64 * t.depth * t.columns * slower / machine.rates[rate]
         # The rows are read again for few columns.
         return t.parts * t.rows / 64 / t.depth * max(full, full / 2 + 16)
     rate = "mma.s8" if shape.integers else "mma.f16"
-    macs = t.m * t.n * (2 if shape.single else 1)  # of tf32 an instruction has half the depth
-    turned = [fitted.turning if x in shape.across else 1.0 for x in "AB"]
+    macs = t.m * t.n * slower
+    across = shape.across if shape.integers else ""
+    turned = [fitted.turning if x in across else 1.0 for x in "AB"]
     read = t.parts * (t.part_m * turned[0] + t.part_n * turned[1]) * shape.bytes / machine.shared
     return max(macs / machine.rates[rate], read)
 
@@ -317,5 +379,6 @@ def _copies(copied: str, shape: Shape, machine: Machine, fitted: Fitted) -> floa
     if not copied:
         return 0.0
     size = {"A": shape.m * shape.k, "B": shape.k * shape.n}
-    moved = (2 * shape.batch * size[x] * shape.bytes / 1e6 / machine.copy for x in copied)
-    return sum(fitted.copy_kernel + microseconds for microseconds in moved)
+    moved = {x: 2 * shape.batch * size[x] * shape.bytes / 1e6 / machine.copy for x in copied}
+    turned = {x: fitted.turned_copy if x in shape.across else 1.0 for x in copied}
+    return sum(fitted.copy_kernel + moved[x] * turned[x] for x in copied)

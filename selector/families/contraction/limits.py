@@ -14,6 +14,7 @@ OTHERS = 32  # registers of a thread beside its accumulators
 WARP_OTHERS = 64  # of a thread of a warp, which has its operands in registers as well
 BESIDE = 26  # registers that a thread of a group is given beside its accumulators, at least
 PLACES, PLACE = 40, 8  # of a thread whose operands' places are kept: of all, and of a product
+MOST_TURNED = 32  # accumulators of a thread that turns bytes of A alone
 MANY = 88  # that threads of more than two groups are given in any case
 BOX = 2048  # bytes of results that a warp has on their way while its block stays
 MOST_STAGES = 16
@@ -62,8 +63,8 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
     """Directives that do not go together, or with these operands."""
     if not 1 <= t.stages <= MOST_STAGES:
         return f"a ring has 1 to {MOST_STAGES} stages"
-    if shape.single and (t.unit == "group" or t.self_fed):
-        return "single floats are multiplied by warps that copy their operands"
+    if shape.single and t.unit == "warp" and t.self_fed:
+        return "warps copy single floats themselves"
     if t.unit == "warp":
         if t.persistent or t.teams > 1 or t.cluster > 1:
             return "blocks of warps neither stay nor form clusters"
@@ -71,9 +72,9 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
             return "the copy engine does not bring these operands"
         return ""
     if any(x not in t.copied for x in shape.across):
-        return "wgmma reads bytes along the sum only"
+        return "wgmma reads other elements than of two bytes along the sum only"
     if shape.across and shape.batch > 1:
-        return "bytes of several products are not turned by a copy"
+        return "operands of several products are not turned by a copy"
     if t.stages == 1 and (t.persistent or t.cluster > 1 or t.self_fed):
         return "nothing is staged ahead"
     if t.teams > 1 and not t.persistent:
@@ -100,7 +101,7 @@ def _shares(t: Tiling, shape: Shape) -> bool:
     if t.cluster > MOST_CLUSTER or (t.band and t.band % t.cluster):
         return False
     name, extent = ("B", t.n) if t.band else ("A", t.m)
-    along = shape.along(name) or (name in t.copied and shape.integers)
+    along = shape.along(name) or (name in t.copied and name in shape.across)
     rows, inner = (extent, t.k) if along else (t.k, extent)
     panels = -(-inner * shape.bytes // LINE)
     return panels % t.cluster == 0 or rows % (8 * t.cluster) == 0
@@ -113,10 +114,20 @@ def _too_much(t: Tiling, shape: Shape, target: Target) -> str:
     registers, room = registers_needed(t), registers_left(t, target)
     if registers > room:
         return f"a thread needs {registers} registers and its block leaves it {room}"
+    if registers > (room := registers_left(t, target, t.persistent)):
+        return f"a thread needs {registers} registers, which blocks beside its own leave {room}"
+    if turns_too_much(t, shape):
+        return "warps that turn bytes of A spill beside that many sums"
     shared = shared_bytes(t, shape) + (BOX * 4 * t.parts * t.teams if t.persistent else 0)
     if shared > target.shared_memory:
         return f"a block takes {shared} bytes of shared memory of {target.shared_memory}"
     return ""
+
+
+def turns_too_much(t: Tiling, shape: Shape) -> bool:
+    """Whether warps turn bytes of A beside more sums than the compiler finds registers for."""
+    turned = t.unit == "warp" and shape.integers and shape.across == "A"
+    return turned and t.accumulators > MOST_TURNED
 
 
 def registers_needed(t: Tiling) -> int:
@@ -139,10 +150,11 @@ def registers_given(t: Tiling, shape: Shape, run: int, *, stays: bool) -> int:
     return max(least, kept, MANY if t.threads > 256 else 0)
 
 
-def registers_left(t: Tiling, target: Target) -> int:
-    """Of a thread, when its block is alone on a multiprocessor."""
+def registers_left(t: Tiling, target: Target, blocks: int = 1) -> int:
+    """Of a thread, when so many blocks are on a multiprocessor."""
     assert target.multiprocessor is not None
-    return min(target.registers, target.multiprocessor.registers // t.threads // 8 * 8)
+    threads = max(blocks, 1) * t.threads
+    return min(target.registers, target.multiprocessor.registers // threads // 8 * 8)
 
 
 def shared_bytes(t: Tiling, shape: Shape) -> int:
@@ -176,7 +188,7 @@ def _operand_bytes(
     """
 
     def size(name: str, extent: int, along: bool) -> int:
-        lies_along = along or (shape.bytes == 1 and name in copied)
+        lies_along = along or (name in shape.across and name in copied)
         rows, row = (extent, k) if lies_along else (k, extent)
         row *= shape.bytes
         if not swizzled:

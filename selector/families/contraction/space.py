@@ -11,6 +11,7 @@ from selector.families.contraction.limits import (
     SWIZZLED,
     beside_bytes,
     slot_bytes,
+    turns_too_much,
     why_not,
 )
 from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
@@ -40,7 +41,6 @@ WORTH_COPIES = 1 << 26  # multiply-adds
 USUAL_BAND, HIGHEST_BAND = 8, 16  # block rows
 MANY_PARTS = 8  # of a sum: fewer may be added in less time, but the whole sum takes longer
 MOST_ADDERS = 32  # threads that add the parts of a result: warps of a block
-MOST_OF_TWO = 128 * 128  # results of a block that stays beside another
 LEAST_RUNS = 2  # of a part, long ones
 MOST_STAGES = 12  # of a ring: more wait for the same bytes
 RESERVED = 1024  # bytes of a block's shared memory that the system has
@@ -123,8 +123,7 @@ def _tiles(shape: Shape, machine: Machine) -> Iterator[Tiling]:
 def _close(shape: Shape, target: Target) -> Iterator[tuple[int, Tiling]]:
     """Tiles not much larger than C, and how many results of theirs there are."""
     depth = 32 // shape.bytes
-    groups_take = target.has("wgmma") and not shape.single
-    groups_take = groups_take and not (shape.across and shape.batch > 1)
+    groups_take = target.has("wgmma") and not (shape.across and shape.batch > 1)
 
     def fits(m: int, n: int) -> bool:
         return (m < 2 * shape.m or m <= 16) and (n < 2 * shape.n or n <= 16)
@@ -144,7 +143,8 @@ def _close(shape: Shape, target: Target) -> Iterator[tuple[int, Tiling]]:
         if fits(m, n):
             swapped = m == 8
             tile = Tiling(n, m, RUNS[0], warps_n, warps_m, unit="warp", band=0, swapped=swapped)
-            yield m * n, tile
+            if not turns_too_much(tile, shape):
+                yield m * n, tile
 
 
 def _rings(t: Tiling, copied: str, run: int, shape: Shape, machine: Machine) -> Iterator[Tiling]:
@@ -210,7 +210,7 @@ def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int
         yield cluster, 0, band
         if t.unit == "group" and not t.part and tiles > machine.multiprocessors:
             yield cluster, 1, band
-            if tiles >= 2 * machine.multiprocessors and t.m * t.n <= MOST_OF_TWO:
+            if tiles >= 2 * machine.multiprocessors:
                 yield cluster, 2, band
 
 

@@ -39,7 +39,7 @@ class Shape:
 
     @property
     def single(self) -> bool:
-        """Whether operands are single floats, which warps multiply as tf32."""
+        """Whether operands are single floats, which are multiplied as tf32."""
         return self.bytes == 4
 
     def row_bytes(self, name: str) -> int:
@@ -56,14 +56,11 @@ class Shape:
         return "".join(x for x in "AB" if self.row_bytes(x) % COPY_BYTES)
 
     @cached_property
-    def split(self) -> str:
-        """Operands whose rows lie across two lines each."""
-        return "".join(x for x in "AB" if self.row_bytes(x) % LINE)
-
-    @cached_property
     def across(self) -> str:
-        """Operands that wgmma cannot read as they lie: it reads bytes along the sum only."""
-        return "".join(x for x in "AB" if self.integers and not self.along(x))
+        """Operands that wgmma cannot read as they lie: it reads other elements than of two bytes
+        along the sum only.
+        """
+        return "".join(x for x in "AB" if self.bytes != 2 and not self.along(x))
 
     @property
     def multiply_adds(self) -> int:
@@ -80,8 +77,9 @@ class Tiling:
     its rows, are the rows of the instruction, so that a narrow tile has few rows of C. ``band``:
     blocks are numbered down that many block rows first, then along n (0: along n first).
     ``copied``: operands (any of "AB") that a kernel of their own copies before, into rows that
-    begin at multiples of 16 bytes; bytes also into rows along the sum. ``persistent``, ``teams``,
-    ``cluster``, ``self_fed``: the directives of these names, 0, 1, 1 and False without them.
+    begin at multiples of 16 bytes; what is ``across`` also into rows along the sum.
+    ``persistent``, ``teams``, ``cluster``, ``self_fed``: the directives of these names, 0, 1, 1 and
+    False without them.
     ``part``: elements of the sum that a block sums; a second kernel adds the parts' sums, always in
     the same order (0: a block has the whole sum). ``adders``: threads that do so for a result.
     """

@@ -79,8 +79,8 @@ def _group_form(r: Record, left: str, right: str, *, fresh: bool) -> Form:
     """``wgmma``: B in shared memory, named by a descriptor; A, too, or in four registers.
     ``fresh``: the accumulators need no value before.
 
-    An operand's rows m or n may run along memory, not its depth; operands of bytes have no such
-    form. The accumulators are ``n / 8`` pieces in a row (PTX ISA, "wgmma.mma_async").
+    An operand's rows m or n may run along memory, not its depth, where elements have two bytes.
+    The accumulators are ``n / 8`` pieces in a row (PTX ISA, "wgmma.mma_async").
     """
     ctype, constraint, count = PIECES[r.c]
     shape = f"m{r.m}n{r.n}k{r.k}"
@@ -91,7 +91,7 @@ def _group_form(r: Record, left: str, right: str, *, fresh: bool) -> Form:
     way = "=" if fresh else "+"
     outputs = ", ".join(f'"{way}{constraint}"(d[{i}][{e}])' for i, e in places)
     # Whether to add to the accumulators; for floats also signs, and which operands lie across.
-    sides = [str(int(x == "t")) for x in (left, right) if x != "r"]
+    sides = [str(int(x == "t")) for x in (left, right) if x != "r" and r.bytes == 2]
     modes = ", ".join([str(int(not fresh)), *(["1", "1", *sides] if "f" in r.a else [])])
     operands, inputs, arguments = _group_operands(total, left == "r")
     return name, (

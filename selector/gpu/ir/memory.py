@@ -18,7 +18,7 @@ from selector.ir.types import Type
 class Map:
     """A tensor map: what the copy engine takes the array ``of`` a call for, ``extents`` elements in
     each dimension and ``strides`` elements apart in all but the innermost, and how many of them a
-    ``box`` has, whose rows lie swizzled by their bytes.
+    ``box`` has, whose rows lie swizzled by their bytes; what single floats ``become`` on the way.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Map:
     extents: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     box: tuple[int, ...]
+    become: str = ""
 
     @property
     def row_bytes(self) -> int:

@@ -36,7 +36,8 @@ TEMPLATES: dict[type, str] = {
     nodes.Fence: "fence {what}[ note {note}]",
     nodes.Commit: "commit {queue}",
     nodes.Drain: "drain {queue} pending {pending}[ half {half}]",
-    memory.Map: "map {name} of {of} type {type} extents {extents} strides {strides} box {box}",
+    memory.Map: "map {name} of {of} type {type} extents {extents} strides {strides} box {box}"
+    "[ become {become}]",
     memory.Prefetch: "prefetch {map}",
     memory.EngineCopy: "engine to {to} from {map} at {at} arrives {barrier} bytes {bytes}"
     "[ blocks {blocks}]",

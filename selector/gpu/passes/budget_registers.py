@@ -28,6 +28,7 @@ from selector.ir.nodes import Compare, CompareOp, IntImm, Var
 
 REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
 LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
+GROUP = 128  # threads
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
 
 
@@ -38,8 +39,12 @@ def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Ke
     """
     if of_groups(kernel):
         held = held_registers(kernel.body)
-        body = rebuilt(kernel.body, lambda node: _parted(node, held))
-        return replace(kernel, body=body, resident=1)
+        room = (shared_memory + RESERVED) // (kernel.shared + RESERVED)
+        blocks = max(1, min(resident, room, _beside(held, kernel.threads)))
+        if blocks == 1:
+            body = rebuilt(kernel.body, lambda node: _parted(node, held))
+            kernel = replace(kernel, body=body)
+        return replace(kernel, resident=blocks)
     own = kernel.shared - kernel.alignment
     blocks = max(1, min(resident, (shared_memory + RESERVED) // (own + RESERVED)))
     # Memory for swizzled tiles leaves room for few blocks anyway.
@@ -59,12 +64,24 @@ def held_registers(body: Body) -> int:
     )
 
 
+def _beside(held: int, threads: int) -> int:
+    """Blocks that equal shares of the registers suffice for. The assembler refuses an instruction
+    that does not fit into the share that a block is launched with, whatever ``setmaxnreg`` says.
+    """
+    return next((n for n in range(32, 1, -1) if held + OTHERS <= equal_share(threads, n)), 1)
+
+
+def equal_share(threads: int, blocks: int) -> int:
+    """Registers of each thread of so many blocks on a multiprocessor."""
+    return GROUP * REGISTERS // (blocks * threads) // 8 * 8
+
+
 def shares(held: int, groups: int) -> tuple[int, int] | None:
     """Registers of a thread of the group that feeds and of the ``groups`` that multiply, which have
     ``held`` ones all the time, in steps of 8; None where equal shares do, or are as many as a
     thread may have.
     """
-    equal = REGISTERS // (groups + 1) // 8 * 8
+    equal = equal_share(GROUP * (groups + 1), 1)
     if held + OTHERS <= equal or equal >= MOST:
         return None
     more = min(MOST, (equal * (groups + 1) - LEAST) // groups // 8 * 8)

@@ -195,7 +195,7 @@ def _argument(
 def _map(a: MapArgument, index: int, stored: bool, numbers: _Numbers) -> str:
     """What the driver is told besides what follows from the sizes (``runtime.tensor_map``)."""
     ones = (1,) * len(a.extents)
-    shape = TensorMap(a.type, ones, (16,) * len(a.strides), a.box, False)
+    shape = TensorMap(a.type, ones, (16,) * len(a.strides), a.box, rounds=a.rounds)
     possible, kind, _, _, box, swizzle, _ = shape.described()
     return (
         f"Argument::map({index}, {numbers.place((*a.extents, *a.strides))}, "

@@ -6,7 +6,8 @@
 
 // What the host has put into the 128 bytes of a map.
 struct Tensor {
-  u32 rank, element_bytes, swizzle_bytes, mark;
+  u16 rank, becomes_tf32;
+  u32 element_bytes, swizzle_bytes, mark;
   unsigned char* data;
   u64 extents[BOX_DIMENSIONS], strides[BOX_DIMENSIONS - 1];
   u16 box[BOX_DIMENSIONS];
@@ -90,6 +91,7 @@ static void copy_box(const Tensor& tensor, Place to, const int* place) {
   each_piece(tensor, to.address, place, [&](u32 address, const unsigned char* from, u32 size) {
     unsigned char* there = to.block->shared + (address - SHARED_START);
     from ? (void)memcpy(there, from, size) : (void)memset(there, 0, size);
+    if (tensor.becomes_tf32) *(u32*)there = even_tf32(*(float*)there);
   });
   stored_by_engine(*to.block, first, tensor.bytes());
 }

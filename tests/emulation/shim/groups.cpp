@@ -81,7 +81,7 @@ static std::vector<unsigned char> rows_of(const Matrix& m, int first, int count,
 }
 
 static float value_at(Format format, const unsigned char* rows, int row, int k) {
-  u16 word = 0;
+  u32 word = 0;
   memcpy(&word, rows + row * DEPTH_BYTES + k * bytes_of(format), bytes_of(format));
   return element(format, word, 0);
 }

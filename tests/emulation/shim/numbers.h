@@ -5,6 +5,11 @@
 inline float half_value(u16 bits) { return (float)same_bits<_Float16>(bits); }
 inline u16 half_bits(float value) { return same_bits<u16>((_Float16)value); }
 inline float brain_value(u16 bits) { return same_bits<float>((u32)bits << 16); }
+// Ties to even, as the copy engine does it.
+inline u32 even_tf32(float value) {
+  const u32 bits = __float_as_uint(value);
+  return value - value == 0 ? (bits + 0xfffu + (bits >> 13 & 1)) & 0xffffe000u : bits;
+}
 // Ties away from zero.
 inline u32 rounded_to_tf32(float value) {
   const u32 bits = __float_as_uint(value);

@@ -28,6 +28,14 @@ __device__ __forceinline__ bf16 to_bf16(float v) {
   return r;
 }
 """,
+    "to_tf32": """\
+// As the copy engine rounds: ties to even (sm_90).
+__device__ __forceinline__ float to_tf32(float v) {
+  u32 r;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+  return __uint_as_float(r);
+}
+""",
     "exp2_rounded": """\
 // 2^x where the result is rounded to 16 bits next, or is a term of a sum in float32, which loses as
 // much: 2 units off. Results below 2^-126 are 0.

@@ -16,6 +16,7 @@ from selector.gpu.ir.memory import CopyRun, EngineCopy, EngineStore
 from selector.gpu.simulator.data.barriers import Barriers
 from selector.gpu.simulator.data.machine import Boxes, Machine
 from selector.gpu.simulator.data.values import Array, Index, Pointer, Threads, per_thread
+from selector.ir.tf32 import to_tf32
 
 _SWIZZLED = (32, 64, 128)
 _GRAIN = 16
@@ -79,6 +80,7 @@ def copy(m: Machine, barriers: Barriers, v: Threads, node: EngineCopy) -> None:
         place, inside = _inside(boxes, tuple(int(x[i]) for x in at))
         found = boxes.to.space.typed(boxes.to.element)[place]
         found = np.where(inside, found, 0).astype(found.dtype)
+        found = to_tf32(found, even=True) if boxes.map.become else found
         marks = boxes.to.space.unwritten
         if marks is not None:
             marks = (boxes.to.space.marks(found.dtype.itemsize)[place] != 0) & inside

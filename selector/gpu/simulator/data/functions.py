@@ -14,6 +14,7 @@ import numpy as np
 from selector.gpu.ir.values import panel_index, strip_column
 from selector.gpu.simulator.data.values import BOOLEAN
 from selector.ir.bfloat16 import from_bits, to_bits
+from selector.ir.tf32 import to_tf32
 
 Function = Callable[..., Any]
 _F32 = np.float32
@@ -126,6 +127,10 @@ def _byte_halves(a: Any, b: Any) -> Any:
     return pack16(np.asarray(a).astype(np.float16), np.asarray(b).astype(np.float16))
 
 
+def _to_tf32(v: Any) -> Any:
+    return to_tf32(v, even=True).reshape(np.shape(v))[()]
+
+
 def pack32(a: Any) -> Any:
     return np.asarray(a).view(np.uint32)[()]
 
@@ -234,6 +239,7 @@ FUNCTIONS: dict[str, Function] = {
     "byte_halves": _byte_halves,
     "pack32": pack32,
     "pack8": pack8,
+    "to_tf32": _to_tf32,
     "abs": np.abs,
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "__frcp_rn": _rounded(_inverse),

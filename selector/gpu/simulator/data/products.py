@@ -236,12 +236,16 @@ def _in_memory(
     return bytes_, marks
 
 
-def _numbers(bytes_: Array, kind: str) -> Array:
-    """Elements as what they are multiplied in."""
+def _numbers(bytes_: Array, kind: str, as_they_are: bool) -> Array:
+    """Elements as what they are multiplied in; single floats, where they are taken ``as_they_are``,
+    without the bits that nobody has rounded.
+    """
     found = np.ascontiguousarray(bytes_).view(_ELEMENTS[kind])[..., 0]
     if kind == "bf16":
         return from_bf16(found)
-    if kind == "tf32":
+    if kind == "tf32" and as_they_are:
+        return (found.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    if kind == "tf32":  # the instruction's wrapper rounds
         return to_tf32(found)
     return found.astype(np.float32 if kind[0] == "f" else np.int32)
 
@@ -256,7 +260,8 @@ def multiply(m: Machine, v: Threads, node: Mma) -> None:
         return
     a, no_a = _operand(m, v, node.a, LEFT, r.m, r)
     b, no_b = _operand(m, v, node.b, RIGHT, r.n, r)
-    product = np.matmul(_numbers(a, r.a), _numbers(b, r.b).swapaxes(1, 2))
+    left, right = _numbers(a, r.a, r.asynchronous), _numbers(b, r.b, r.asynchronous)
+    product = np.matmul(left, right.swapaxes(1, 2))
     marks = _spread(no_a, no_b, product.shape)
     _add(m, v, node, product, marks)
 

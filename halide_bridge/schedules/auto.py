@@ -30,7 +30,7 @@ from halide_bridge.schedules.recognise.program import Member, Program, read_prog
 from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.rows import ELEMENTS, MOST
-from halide_bridge.schedules.sizes import Guess, Sizes, guess
+from halide_bridge.schedules.sizes import Guess, Sizes, guess, is_argument
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
 from selector.families.bands import worth
 from selector.ir.module import Module
@@ -212,7 +212,7 @@ def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
 
 
 def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
-    """The plan with the resamplings that the compiler takes on a tensor unit: of large sources, and
+    """The plan with the resamplings that the compiler takes on a tensor unit: of large images, and
     of what those become.
     """
     done = set[str]()
@@ -222,7 +222,8 @@ def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
             continue
         source = program.members[found.source]
         extents = tuple(plan.known.extent(source, d) for d in range(len(source.args)))
-        if found.source in done or worth(extents):
+        image = is_argument(source, program) and worth(extents)
+        if image or found.source in done:
             more = plan.banding(program.members[found.func].label)
             if not _why_not(outputs, more, wanted):
                 plan = more

@@ -1,5 +1,5 @@
 """Sums over taps that begin where data say, with weights of their own for each result, on CUDA
-cores; those of halves and bytes go to tensor units (``test_bands``).
+cores; those of halves go to tensor units (``test_resampling_bands``).
 """
 
 from __future__ import annotations

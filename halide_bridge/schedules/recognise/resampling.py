@@ -16,7 +16,7 @@ from halide_bridge.schedules.recognise.program import Access, Member, Program, a
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars
-from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, UINT8
+from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32
 from selector.lowering.boundaries import unclamped
 
 
@@ -84,10 +84,9 @@ def is_banded(found: Resampling, program: Program) -> bool:
     """
     member = program.members[found.func]
     source, weights = (program.members[n].types[0] for n in (found.source, found.weights))
-    exact = source == weights or (source == UINT8 and weights == FLOAT16)
     alike = found.placed == found.along and len(member.args) > 1
-    halves = weights in (FLOAT16, BFLOAT16)
-    return found.held and exact and halves and alike and member.types[0] == FLOAT32
+    halves = source == weights and weights in (FLOAT16, BFLOAT16)
+    return found.held and halves and alike and member.types[0] == FLOAT32
 
 
 def _along(source: Access, member: Member, tap: str) -> int | None:

@@ -28,7 +28,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import conjuncts, map_expr
-from selector.ir.types import BOOL, FLOAT16, INT32, UINT8, UINT32, Kind, Type
+from selector.ir.types import BOOL, FLOAT16, INT32, UINT32, Kind, Type
 
 Number = Expr | int | str  # an expression, a constant, the name of a variable
 
@@ -207,13 +207,7 @@ def half_of(pair: Expr, which: int) -> Expr:
 
 def packed(*values: Expr) -> Expr:
     """Values of 8 or 16 bits, or one of 32, as one register."""
-    match values:
-        case (Cast(kind, Cast(_, a)), Cast(_, Cast(_, b))) if (
-            kind == FLOAT16 and a.type == b.type == UINT8
-        ):
-            return Call(UINT32, "byte_halves", (a, b))
-        case _:
-            return Call(UINT32, f"pack{32 // len(values)}", values)
+    return Call(UINT32, f"pack{32 // len(values)}", values)
 
 
 def of_lane(value: Expr, apart: int) -> Expr:

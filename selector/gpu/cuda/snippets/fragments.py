@@ -62,15 +62,6 @@ __device__ __forceinline__ u32 {name}(const {kind}* p) {{
             ),
         )
     },
-    "byte_halves": """\
-// Two bytes that lie apart as two f16: with 0x64 in front of it, a byte is 1024 more.
-__device__ __forceinline__ u32 byte_halves(u8 a, u8 b) {
-  u32 r;
-  asm("sub.f16x2 %0, %1, %2;" : "=r"(r)
-    : "r"((u32)a | (u32)b << 16 | 0x64006400u), "r"(0x64006400u));
-  return r;
-}
-""",
     "byte_word": """\
 // Four bytes, the first of which is so many behind a word's begin.
 template <int past, class T> __device__ __forceinline__ u32 byte_word(const T* p) {

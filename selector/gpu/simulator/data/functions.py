@@ -123,10 +123,6 @@ def pack16(a: Any, b: Any) -> Any:
     return (_bits(a) | (_bits(b) << np.uint32(16)))[()]
 
 
-def _byte_halves(a: Any, b: Any) -> Any:
-    return pack16(np.asarray(a).astype(np.float16), np.asarray(b).astype(np.float16))
-
-
 def _to_tf32(v: Any) -> Any:
     return to_tf32(v, even=True).reshape(np.shape(v))[()]
 
@@ -236,7 +232,6 @@ FUNCTIONS: dict[str, Function] = {
     "round_pair": round_pair,
     "round_pair_bf16": _round_pair_bf16,
     "pack16": pack16,
-    "byte_halves": _byte_halves,
     "pack32": pack32,
     "pack8": pack8,
     "to_tf32": _to_tf32,

@@ -101,7 +101,7 @@ def whole_reduction(s: Store) -> Store:
             return s
     if s.predicate is not None or buffer != s.buffer or place != s.index:
         return s
-    if op.value != {"add": "+", "mul": "*"}.get(reduce.value, reduce.value):
+    if op is not reduce.joins:
         return s
     total = VectorReduce(reduce, value, count)
     current = Load(t.with_lanes(count), buffer, index)

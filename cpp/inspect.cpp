@@ -218,16 +218,16 @@ Func clone_for(const Function &f, Function consumer, const std::string &name) {
     return Func(copied);
 }
 
-void interleaved(Func output, int channels) {
-    ImagesOf images(output.dimensions());
-    for (const auto &[name, f] : build_environment({output.function()})) {
+void interleaved(Func stored, int channels, bool output) {
+    ImagesOf images(stored.dimensions());
+    for (const auto &[name, f] : build_environment({stored.function()})) {
         f.accept(&images);
     }
-    Expr together = output.output_buffer().dim(1).stride() == channels;
+    Expr together = output ? stored.output_buffer().dim(1).stride() == channels : const_true();
     for (const auto &[name, p] : images.found) {
         together = together && size_of(p, "stride.1") == channels && size_of(p, "extent.0") == channels;
     }
-    output.specialize(together);
+    stored.specialize(together);
 }
 
 std::vector<Func> wrapped(const Functions &outputs) {

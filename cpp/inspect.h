@@ -38,9 +38,25 @@ struct Phases {
 Halide::Func phased(const Halide::Internal::Function &f, Halide::Internal::Function reader,
                     const std::vector<Phases> &phases, const std::string &name);
 
-// Loops of their own where the pixels of an output lie next to each other, of so many channels, and
-// those of the images that have its number of dimensions, too.
-void interleaved(Halide::Func output, int channels);
+// A sum over taps: which dimension of its results has starts and weights of their own, what it reads
+// from the starts on, and its weights; and how many neighbours are to begin together, in runs of so
+// many pixels.
+struct Taps {
+    int along;
+    std::string source, weights;
+    int group, run;
+};
+
+// Such a sum, of that name, that a pure consumer reads in place of `f`: what the consumer makes of
+// it, which that then has from there, the sum, the pixels and the band that it multiplies, where
+// taps begin, and their weights (grouped.cpp).
+std::vector<Halide::Func> grouped(const Functions &outputs, const Halide::Internal::Function &f,
+                                  Halide::Internal::Function consumer, const Taps &by,
+                                  const std::string &name);
+
+// Loops of their own where the pixels of what is stored lie next to each other, of so many channels,
+// if it is an output, and those of the images that have its number of dimensions, too.
+void interleaved(Halide::Func stored, int channels, bool output);
 
 // The outputs; for one with a global wrapper that wrapper, which has what is known of its buffer.
 std::vector<Halide::Func> wrapped(const Functions &outputs);

@@ -205,6 +205,12 @@ PYBIND11_MODULE(_native, m) {
                       const std::vector<int> &steps, const std::string &name) {
         return bridge::dealt(f.function(), consumer.function(), steps, name);
     });
+    m.def("grouped", [](const std::vector<Halide::Func> &outputs, const Halide::Func &f,
+                        const Halide::Func &consumer, int along, const std::string &source,
+                        const std::string &weights, int group, int run, const std::string &name) {
+        return bridge::grouped(bridge::functions(outputs), f.function(), consumer.function(),
+                               {along, source, weights, group, run}, name);
+    });
     m.def("phased", [](const Halide::Func &f, const Halide::Func &reader,
                        const std::vector<std::tuple<std::string, std::string, int>> &phases,
                        const std::string &name) {
@@ -214,8 +220,8 @@ PYBIND11_MODULE(_native, m) {
         }
         return bridge::phased(f.function(), reader.function(), all, name);
     });
-    m.def("interleaved", [](const Halide::Func &output, int channels) {
-        bridge::interleaved(output, channels);
+    m.def("interleaved", [](const Halide::Func &stored, int channels, bool output) {
+        bridge::interleaved(stored, channels, output);
     });
     m.def("wrapped", [](const std::vector<Halide::Func> &outputs) {
         return bridge::wrapped(bridge::functions(outputs));

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from halide_bridge.adjoints import adjoint
 from halide_bridge.compile import compile  # noqa: A004 - the public name
+from halide_bridge.groups import Taps, grouped
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
     MemoryType,
@@ -37,6 +38,7 @@ __all__ = [
     "Options",
     "Schedule",
     "SizeClass",
+    "Taps",
     "adjoint",
     "autoschedule",
     "clone",
@@ -44,6 +46,7 @@ __all__ = [
     "compile",
     "dealt",
     "funcs",
+    "grouped",
     "interleaved",
     "lower",
     "online",

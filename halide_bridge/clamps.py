@@ -54,8 +54,8 @@ def drop_idle_clamps(index: Expr, mask: Expr) -> Expr:
     def rewrite(e: Expr) -> Expr:
         e = map_expr(e, rewrite)
         match e:
-            case _ if any(isinstance(x, Var) and x.type.lanes > 1 for x in walk_expr(e)):
-                return e  # what a let around it has for its lanes is not known here
+            case _ if _mentions_vector(e):
+                return e
             case Binary(BinaryOp.MIN, a, b) if is_clamp(e):
                 return a if at_most(a, b) else b if at_most(b, a) else e
             case Binary(BinaryOp.MAX, a, b) if is_clamp(e):
@@ -104,6 +104,8 @@ class BoundedClamps:
 
     def _unclamped(self, e: Expr) -> Expr:
         e = map_expr(e, self._unclamped)
+        if _mentions_vector(e):
+            return e
         match e:
             case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b) if is_clamp(e):
                 less, more = (a, b) if op is BinaryOp.MIN else (b, a)
@@ -144,10 +146,15 @@ def _conjuncts(mask: Expr) -> Iterator[Expr]:
 
 def _room(e: Expr) -> Affine | None:
     """What a comparison says is not negative, in one lane; None if it is not of integers."""
-    if not isinstance(e, Compare) or e.a.type.element != INT32:
+    if not isinstance(e, Compare) or e.a.type.element != INT32 or _mentions_vector(e):
         return None
     digits = ((_LANE, e.a.type.lanes),)
     return slack(Compare(e.op, own_lane(e.a, digits), own_lane(e.b, digits)))
+
+
+def _mentions_vector(e: Expr) -> bool:
+    """Whether there is a variable of several lanes: what a let around it has is not known here."""
+    return any(isinstance(x, Var) and x.type.lanes > 1 for x in walk_expr(e))
 
 
 def _scalar(e: Expr) -> Affine:

@@ -39,6 +39,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.remarks import GridDirective, Origin, Requirement
 from selector.ir.traverse import map_stmt
+from selector.lowering.guarded import guarded
 from selector.lowering.online import Online, fuse_online
 from selector.targets import Target, find_target
 
@@ -119,6 +120,7 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
         body = normalise(body)
     if reader.has_clamps:
         body = BoundedClamps().stmt(body)
+    body = guarded(body)
     body = _place(body, _by_name(pipeline.directives, names))
     checks.check_marked(body, pipeline.directives, names)
     for func, asked in pipeline.directives.items():

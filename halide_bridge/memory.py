@@ -319,11 +319,11 @@ def phased(func: Func, reader: Func, phases: Sequence[tuple[Named, Named, Named,
     return made
 
 
-def interleaved(output: _F, channels: int) -> _F:
+def interleaved(stored: _F, channels: int, output: bool = True) -> _F:
     """Loops of their own for calls whose pixels lie next to each other, of so many ``channels``:
-    where that is the distance of neighbours along the second dimension, in the output and in each
-    argument of as many dimensions, which has no channel more. All other calls have the same loops,
-    too. To be said last of an output; returns it.
+    where that is the distance of neighbours along the second dimension, in what is ``stored``, if
+    that is an ``output``, and in each argument of as many dimensions, which has no channel more.
+    All other calls have the same loops, too. To be said last of a Func; returns it.
     """
     if channels < 2:
         raise ScheduleError(
@@ -331,8 +331,8 @@ def interleaved(output: _F, channels: int) -> _F:
             why="they are next to each other in any case",
             where=caller_location(),
         )
-    native().interleaved(output, channels)
-    return output
+    native().interleaved(stored, channels, output)
+    return stored
 
 
 def directives_of(names: list[str]) -> dict[str, Directives]:

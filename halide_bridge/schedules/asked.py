@@ -43,8 +43,8 @@ def resident_blocks(func: Any, blocks: int) -> Any:
     return _ask("resident_blocks", func, blocks)
 
 
-def interleaved(output: Any, channels: int) -> Any:
-    return _ask("interleaved", output, channels)
+def interleaved(stored: Any, channels: int, *output: bool) -> Any:
+    return _ask("interleaved", stored, channels, *output)
 
 
 def online(maximum: Any, *sums: Any) -> Any:

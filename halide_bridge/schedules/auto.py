@@ -27,10 +27,12 @@ from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
+from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.rows import ELEMENTS, MOST
-from halide_bridge.schedules.sizes import Guess, Sizes, guess
+from halide_bridge.schedules.sizes import Guess, Sizes, guess, is_argument
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
+from selector.families.bands import worth
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, For, ForKind, IntImm
 from selector.ir.remarks import Promise
@@ -192,6 +194,7 @@ def _plan(outputs: list[Any], wanted: _Wanted, known: Guess) -> Plan:
             why = why or miss
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
+    plan = _banded(outputs, program, plan, wanted)
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
     plan = _kept(outputs, plan, some, wanted.target) if some else plan
     return _spread(outputs, program, plan, wanted)
@@ -206,6 +209,26 @@ def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
         return plan
     more = plan.spreading()
     return plan if _why_not(outputs, more, wanted) else more
+
+
+def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+    """The plan with the resamplings that the compiler takes on a tensor unit: of large images, and
+    of what those become.
+    """
+    done = set[str]()
+    for member in program:
+        found = resampled_by(member, program)
+        if found is None or not is_banded(found, program):
+            continue
+        source = program.members[found.source]
+        extents = tuple(plan.known.extent(source, d) for d in range(len(source.args)))
+        image = is_argument(source, program) and worth(extents)
+        if image or found.source in done:
+            more = plan.banding(program.members[found.func].label)
+            if not _why_not(outputs, more, wanted):
+                plan = more
+                done.add(member.name)
+    return plan
 
 
 def _attending(

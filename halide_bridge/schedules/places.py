@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
+from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling, tile_of
 from halide_bridge.schedules.channels import by_threads
@@ -49,7 +50,8 @@ class Plan:
     have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
     it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
     ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
-    ``spread`` over several blocks; the sizes and the GPU to be fast at.
+    ``spread`` over several blocks; resamplings on tensor units, ``banded``; the sizes and the GPU
+    to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -60,6 +62,7 @@ class Plan:
     online: Mapping[str, tuple[Online, attention.Tiling]] = field(default_factory=dict)
     unstaged: frozenset[str] = frozenset()
     apart: frozenset[str] = frozenset()
+    banded: frozenset[str] = frozenset()
     spread: bool = False
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
@@ -74,6 +77,10 @@ class Plan:
 
     def setting_apart(self, labels: Iterable[str]) -> Plan:
         return replace(self, apart=frozenset(labels))
+
+    def banding(self, label: str) -> Plan:
+        misses = {name: why for name, why in self.misses.items() if name != label}
+        return replace(self, banded=self.banded | {label}, misses=misses)
 
     def spreading(self) -> Plan:
         return replace(self, spread=True)
@@ -143,6 +150,8 @@ class Scheduling:
                 return f"on tensor units by {unit}"
             if member.name in (found.peak, found.total, found.weight):
                 return "in the loop over keys that the product is in"
+        if member.label in self.plan.banded:
+            return "on tensor units by mma, the weights of a group of results as a band"
         if member.label not in self.plan.tensor:
             return where.value
         tiling = self.plan.tensor[member.label][1]
@@ -285,6 +294,9 @@ class Scheduling:
         order = tuple(range(len(member.args))) if same else self._order(member, reader)
         extents = [self.placement.extent(reader.name, d) for d in range(len(reader.args))]
         func, members = self._func(member), self.program.members
+        if member.label in self.plan.banded and not same and order == tuple(range(len(order))):
+            passed = Pass(taps, member, reader, func, stored)
+            return banded(self.script, passed, self.placement, self.plan.known, self.plan.machine)
         tables = (*taps.starts, taps.weights)
         *starts, weights = (self._func(members[name]).stored() for name in tables)
         free = same or reader.name not in self.program.outputs

@@ -19,6 +19,7 @@ from typing import Any
 
 from halide_bridge import memory
 from halide_bridge.checks import output_funcs
+from halide_bridge.groups import Taps, grouped
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.stock import is_rvar, is_variable, rvars, text_of, variables
@@ -175,6 +176,26 @@ class Script:
         said = f"{of.text}, {consumer.text}, {[*steps]}"
         self._lines.append(("=", f"{identifier} = hb.dealt({said})"))
         return Recorded(self, identifier, value)
+
+    def grouped(
+        self, outputs: Sequence[Any], of: Recorded, consumer: Recorded, taps: Taps
+    ) -> tuple[Recorded, ...]:
+        """Sums of neighbours that begin together, and what they are made of."""
+        values = grouped(list(outputs), of.value, consumer.value, taps)
+        parts = "tile", "grouped", "pixels", "band", "starts", "table"
+        names = [self._identifier(f"{of.text}_{part}") for part in parts]
+        fields = taps.along, self._of(taps.source), self._of(taps.weights), taps.group, taps.run
+        said = ", ".join(map(str, fields))
+        made = f"hb.grouped(output, {of.text}, {consumer.text}, hb.Taps({said}))"
+        self._lines.append(("=", f"{', '.join(names)} = {made}"))
+        return tuple(Recorded(self, n, v) for n, v in zip(names, values, strict=True))
+
+    def _of(self, name: str) -> str:
+        """The name of a Func that is known, as Python."""
+        for found in self._known.values():
+            if isinstance(found, Recorded) and found.value.name() == name:
+                return f"{found.text}.name()"
+        raise KeyError(name)
 
     def phased(
         self, of: Recorded, reader: Recorded, phases: Sequence[tuple[Any, Any, Any, int]]

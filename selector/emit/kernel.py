@@ -156,6 +156,7 @@ class KernelEmitter:
             case For() | Store() | IfThenElse():
                 self._loop_or_nest(s, unit, in_warp=in_warp)
             case LetStmt(name, value, body):
+                self.before(Evaluate(value), unit)
                 legal = self.context.scalar.legal(value)
                 c_name = self.context.names.get(name)
                 with self.context.writer.block():  # the same name may come again after it

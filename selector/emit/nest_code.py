@@ -20,12 +20,13 @@ from selector.emit.nests import Digit, Nest, as_nest, independent, merge_digits
 from selector.emit.scalar import Space, c_type
 from selector.emit.threads import ThreadCode
 from selector.emit.units import Unit
-from selector.gpu.ir.expressions import mixed_radix, pointer, times
-from selector.gpu.ir.memory import Point, StoreChunk
+from selector.gpu.ir.expressions import all_of, element, mixed_radix, number, pointer, times
+from selector.gpu.ir.memory import Array, Point, StoreChunk
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, Load, Stmt
 from selector.lowering.normalize import holds_tensor
+from selector.lowering.predicates import TRUE, every, holds_everywhere
 
 
 class NestCode:
@@ -78,11 +79,11 @@ class NestCode:
         if copy is None:
             self.threads.spread(nest, unit.thread, unit.size)
             return
-        if nest.store.buffer not in self.context.params:  # memory of our own starts aligned
+        if copy.whole is None:
             with w.block():
                 emit_vector_store(copy, self.context, unit.thread, unit.size)
             return
-        with w.when(copy.aligned):
+        with w.when(copy.whole):
             emit_vector_store(copy, self.context, unit.thread, unit.size)
         with w.otherwise():
             self.threads.spread(nest, unit.thread, unit.size)
@@ -91,44 +92,56 @@ class NestCode:
 @dataclass(frozen=True, slots=True)
 class VectorStore:
     """A nest that stores elements of shared memory as they are; ``per`` of them along ``x`` are 16
-    bytes. ``aligned``: the uniform condition under which both sides of every chunk are aligned.
+    bytes, and lie ``step`` elements apart there. ``whole``: the uniform condition under which all
+    of them are stored and both sides of every chunk are aligned; None if they always are.
     """
 
     nest: Nest
     x: Digit
     per: int
-    aligned: Expr
+    step: int
+    whole: Expr | None
 
 
 def as_vector_store(nest: Nest, context: KernelContext) -> VectorStore | None:
     """The copy that a nest is; None if it is none, or if some chunk may be cut or not aligned."""
     load, to = nest.store.value, context.storages.get(nest.store.buffer)
-    if not isinstance(load, Load) or load.predicate or nest.store.predicate or nest.condition:
+    if not isinstance(load, Load) or load.predicate:
         return None
     source = context.storages.get(load.buffer)
     if to is None or source is None or to.type != source.type or source.panels:
         return None
     if source.space is not Space.SHARED or to.space is not Space.GLOBAL:
         return None
-    nest = merge_digits(nest, [to_affine(nest.store.index), to_affine(load.index)])
+    wanted = [e for e in (nest.condition, nest.store.predicate) if e is not None]
+    if not wanted:
+        nest = merge_digits(nest, [to_affine(nest.store.index), to_affine(load.index)])
     load = nest.store.value
     assert isinstance(load, Load)
-    if any(d.count is None for d in nest.digits):
+    counts = {d.var: d.count for d in nest.digits if d.count is not None}
+    inside = holds_everywhere(every(wanted), counts) if wanted else TRUE
+    if len(counts) < len(nest.digits) or inside is None:
         return None
     per, buffer = CHUNK_BYTES // to.type.bytes, nest.store.buffer
     index, place = to_affine(nest.store.index), to_affine(load.index)
     for x in nest.digits:
-        steps = index.coefficient(x.var).constant, place.coefficient(x.var).constant
-        if steps == (1, 1) and (x.count or 0) % per == 0:
-            rest = context.is_multiple(index.rest(x.var), per, buffer)
-            if rest and context.is_multiple(place.rest(x.var), per):
-                return VectorStore(nest, x, per, context.aligned_flag(buffer, per))
+        step = place.coefficient(x.var).constant
+        if index.coefficient(x.var).constant != 1 or not step or (x.count or 0) % per:
+            continue
+        even = step > 1 or context.is_multiple(place.rest(x.var), per)
+        if step > 0 and even and context.is_multiple(index.rest(x.var), per, buffer):
+            tests: list[Expr] = []
+            if buffer in context.params:  # memory of our own starts aligned
+                tests.append(context.aligned_flag(buffer, per))
+            if inside != TRUE:
+                tests.append(context.condition(inside))
+            return VectorStore(nest, x, per, step, all_of(tests))
     return None
 
 
 def emit_vector_store(copy: VectorStore, context: KernelContext, thread: Expr, size: int) -> None:
-    """Write the copy for aligned sides, spread over ``size`` threads; ``thread``: the number of
-    this one.
+    """Write the copy where its chunks are whole, spread over ``size`` threads; ``thread``: the
+    number of this one.
     """
     w, scalar, store = context.writer, context.scalar, copy.nest.store
     assert isinstance(store.value, Load)
@@ -139,7 +152,12 @@ def emit_vector_store(copy: VectorStore, context: KernelContext, thread: Expr, s
         to, source = context.storages[store.buffer], context.storages[store.value.buffer]
         w.add(Point("to", kind, to.at(scalar.number(store.index))))
         w.add(Point("from", f"const {kind}", source.at(scalar.number(store.value.index))))
-        w.add(StoreChunk(pointer("to"), pointer("from")))
+        if copy.step > 1:
+            w.add(Array("run", kind, copy.per, CHUNK_BYTES))
+            with w.loop("e", number(0), number(copy.per), "unrolled"):
+                found = element(store.value.type, pointer("from"), times("e", copy.step))
+                w.store(element(store.value.type, pointer("run"), "e"), found)
+        w.add(StoreChunk(pointer("to"), pointer("run" if copy.step > 1 else "from")))
 
 
 def _digits(copy: VectorStore, context: KernelContext) -> None:

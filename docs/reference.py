@@ -266,7 +266,7 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
         ("hb.compile", hb.compile), ("hb.autoschedule", hb.autoschedule),
         ("hb.Schedule", hb.Schedule), ("hb.funcs", hb.funcs), ("hb.lower", hb.lower),
         ("hb.adjoint", hb.adjoint),
-        ("hb.split_product", hb.split_product),
+        ("hb.split_product", hb.split_product), ("hb.Taps", hb.Taps),
         ("selector.compile", selector.compile),
         ("selector.load", selector.load), ("selector.Service", selector.Service),
         ("selector.resolve_target", selector.resolve_target),
@@ -367,7 +367,7 @@ def law_pages() -> str:
         if rule.form.file != last:
             last = rule.form.file
             parts.append(f"## {last}\n")
-        parts.append(f"### {rule.name}\n\n```text\n{explained(rule, files, cases)}\n```\n")
+        parts.append(f"### {rule.name}\n\n```none\n{explained(rule, files, cases)}\n```\n")
     return "\n".join(parts)
 
 

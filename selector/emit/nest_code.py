@@ -18,7 +18,7 @@ from selector.emit.copy_costs import note, of_copy, of_nest, of_threads
 from selector.emit.copy_forms import write_copy
 from selector.emit.nests import Digit, Nest, as_nest, independent, merge_digits
 from selector.emit.scalar import Space, c_type
-from selector.emit.threads import ThreadCode
+from selector.emit.threads import UNROLLED_STEPS, ThreadCode
 from selector.emit.units import Unit
 from selector.gpu.ir.expressions import all_of, element, mixed_radix, number, pointer, times
 from selector.gpu.ir.memory import Array, Point, StoreChunk
@@ -146,7 +146,7 @@ def emit_vector_store(copy: VectorStore, context: KernelContext, thread: Expr, s
     w, scalar, store = context.writer, context.scalar, copy.nest.store
     assert isinstance(store.value, Load)
     total = prod(d.count or 1 for d in copy.nest.digits) // copy.per
-    with spread(context, thread, size, total, unroll=True):
+    with spread(context, thread, size, total, unroll=total // size <= UNROLLED_STEPS):
         _digits(copy, context)
         kind = c_type(store.value.type)
         to, source = context.storages[store.buffer], context.storages[store.value.buffer]

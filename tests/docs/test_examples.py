@@ -144,7 +144,7 @@ def test_the_bench(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     lines = [line.split("#")[0].split() for line in commands]
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     (tmp_path / "mine.egg").write_text(block("file", "mine.egg").text)
-    assert len(lines) == 6
+    assert len(lines) == 7
     for line in (*lines, ["python", "-m", "selector", "rules", "check", "mine.egg"]):
         done = subprocess.run(
             [sys.executable, *line[1:]], cwd=tmp_path, env=variables,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 pytest.importorskip("halide")
 
 import halide as hl
+from emulation import run
 
 import halide_bridge as hb
 from selector.emit.nests import Digit, Nest, independent
@@ -59,8 +62,15 @@ def test_what_is_no_copy_is_stored_element_by_element() -> None:
     assert "uint4" not in hb.compile(products(32, 2.0, through=True), target="sm_80").source
 
 
-def test_a_ragged_output_is_stored_element_by_element() -> None:
-    assert "uint4" not in hb.compile(products(32, None, through=False), target="sm_80").source
+def test_a_ragged_output_leaves_in_whole_chunks_where_all_of_it_is_stored() -> None:
+    kernel = hb.compile(products(32, None, through=False), target="sm_80")
+    assert re.search(r"if \(aligned_out_16 && .*\{\n[^}]*uint4", kernel.source)
+    rng = np.random.default_rng(3)
+    for rows in (16, 21):  # the last tile is cut
+        image, matrix = (rng.standard_normal(s).astype(np.float16) for s in ((rows, 32), (32, 40)))
+        truth = image.astype(float) @ matrix
+        result = run(kernel, I=image, K=matrix, sizes=(rows, 40))
+        assert np.linalg.norm(result - truth) <= 1e-3 * np.linalg.norm(truth)
 
 
 @pytest.mark.parametrize(("factor", "answer"), [("pitch", True), ("other", False)])

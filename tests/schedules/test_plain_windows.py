@@ -30,12 +30,17 @@ TWO = (
     "window_pixels_bytes",
 )  # kernels
 
+PLANES = ("window_planes", "window_planes_batch")  # each with taps of its own, few of them
+
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", [*WINDOWS, "bfloat"])
 def test_windows_go_to_tensor_units(name: str, target: str) -> None:
     outputs = WINDOWS.get(name, BFLOAT)().outputs
     schedule = hb.autoschedule(outputs, target=target)
+    if name in PLANES and target == "sm_80":  # CUDA cores take as long as memory
+        assert "and what they read, in registers" in schedule.report
+        return
     assert "windows on tensor units by" in schedule.report
     with gathering(name):
         kernel = hb.compile(outputs, target=target)

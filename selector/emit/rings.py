@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from selector.diagnostics import ScheduleError
+from selector.diagnostics import ScheduleError, Where
 from selector.emit.copies import Copy, as_copy, copy_of
 from selector.emit.copy_code import split_copy
 from selector.emit.copy_forms import write_copy
@@ -40,9 +40,25 @@ from selector.gpu.ir.nodes import Advance, Commit, Drain, Let, State, Sync
 from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, Expr, For, Stmt, Var
 from selector.ir.traverse import substitute_stmt
-from selector.lowering.structure import stored_names
+from selector.lowering.structure import loaded_names, stored_names
 
 Piece = Callable[[], None]
+
+
+def refuse_chains(producers: list[Stmt], body: list[Stmt]) -> None:
+    """``ScheduleError`` for what is to be filled ahead and is computed from what the same loop
+    fills: that has not arrived by then, or belongs to an earlier iteration.
+    """
+    filled = set[str]().union(*map(stored_names, body))
+    for x in producers:
+        if early := sorted(loaded_names(x) & filled):
+            name = min(stored_names(x))
+            raise ScheduleError(
+                f"`{name}` cannot be produced ahead of its use",
+                f"it is computed from `{early[0]}`, which the same loop fills",
+                f"drop its pipeline_stages(...), or compute `{early[0]}` elsewhere",
+                Where(func=name),
+            )
 
 
 class Ring:
@@ -67,6 +83,7 @@ class Ring:
                 ", ".join(f"`{a.name}` has {a.stages}" for a in staged),
                 "give pipeline_stages(...) the same number for all of them",
             )
+        refuse_chains(self.producers, body)
         self.signals = False
         self.slot = ""  # that copies are written for
         self.variable = self.context.names.get(loop.name)

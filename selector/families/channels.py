@@ -24,7 +24,7 @@ FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the fir
 WRITTEN_OUT = 2048  # multiply-adds of a thread
 STATEMENTS = 600  # of a kernel: loads and sums, vectors twice, as elements as well
 REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, beside values
-# Fitted to 34 kernels on an H200 (16 % off in the median, 41 % at most): instructions beside one
+# Fitted to 34 kernels on an H100 (16 % off in the median, 41 % at most): instructions beside one
 # load, for its address and whether it is inside, more of them in a loop, and beside one store;
 # cycles of a launch, of a block, and of a warp for one of its instructions.
 LOAD, LOOPED, STORE = 9, 4, 14

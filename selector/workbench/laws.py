@@ -16,15 +16,14 @@ import numpy as np
 
 from selector.diagnostics import InternalError, UserError
 from selector.eqsat.decode import Decoder
-from selector.eqsat.worlds import Form as Words
-from selector.eqsat.worlds import parse
+from selector.eqsat.worlds import Form, parse, shown
 from selector.ir.arithmetic import dtype_of
 from selector.ir.contents import nodes_of
 from selector.ir.evaluator import Buffer, Frame, evaluate
 from selector.ir.nodes import Expr, Load, Store, Var
 from selector.ir.types import IllTyped
 from selector.workbench.cases import Case, Kind
-from selector.workbench.infer.patterns import Unknown, pattern, unknowns
+from selector.workbench.infer.patterns import instance, pattern
 from selector.workbench.nests import drawn
 from selector.workbench.ruleset import Rule, RuleFiles, forms, read_rules
 
@@ -83,19 +82,28 @@ def explained(rule: Rule, files: RuleFiles, cases: Sequence[Case]) -> Explanatio
     return Explanation(rule, said, tuple("\n".join(_example(c)) for c in own))
 
 
+def terms_of(case: Case) -> dict[str, object]:
+    """The terms that a test names, by these names, each with those before it."""
+    terms = dict[str, object]()
+    for form in case.setup:
+        (words,) = parse(form.text)
+        if words[0] == "let":
+            terms[str(words[1])] = instance(pattern(words[2]), terms)
+    return terms
+
+
 def _example(case: Case) -> Iterator[str]:
     """A test: its terms, what the rule says of them, and both on small memory."""
     yield f"for example ({case.file}:{case.line})" + (f": {case.note}" if case.note else "")
-    terms, memory = dict[str, object](), Memory()
+    terms, memory = terms_of(case), Memory()
     inner = {w for form in case.setup for w in form.words[2:]}
     for form in case.setup:
         (words,) = parse(form.text)
         if words[0] != "let":
-            yield from _wrapped(_text(words))
+            yield from _wrapped(shown(words))
             continue
         name = str(words[1])
-        terms[name] = filled(pattern(words[2]), terms)
-        yield from _wrapped(f"{name} = {_text(words[2])}")
+        yield from _wrapped(f"{name} = {shown(words[2])}")
         if name not in inner:
             yield from _drawn(terms[name], memory)
     yield "gives"
@@ -105,37 +113,21 @@ def _example(case: Case) -> Iterator[str]:
             yield from _fact(fact, terms, memory)
 
 
-def _fact(fact: Words, terms: Mapping[str, object], memory: Memory) -> Iterator[str]:
+def _fact(fact: Form, terms: Mapping[str, object], memory: Memory) -> Iterator[str]:
     """A fact of a check, and the expressions that it says something of."""
-    yield from _wrapped(_text(fact))
+    yield from _wrapped(shown(fact))
     name, *args = fact if isinstance(fact, tuple) else (fact,)
     if name == "=" and isinstance(args[0], str):
         args = args[1:]
     for arg in args:
-        if isinstance(arg, tuple):
-            yield from _drawn(filled(pattern(arg), terms), memory)
-
-
-def _text(words: Words) -> str:
-    return words if isinstance(words, str) else f"({' '.join(map(_text, words))})"
+        with suppress(KeyError, ValueError):  # an unknown, or no integer
+            if isinstance(arg, tuple):
+                yield from _drawn(instance(pattern(arg), terms), memory)
 
 
 def _wrapped(text: str) -> Iterator[str]:
     lines = textwrap.wrap(text, 92, break_long_words=False, break_on_hyphens=False)
     yield from (f"  {'    ' * (i > 0)}{line}" for i, line in enumerate(lines))
-
-
-def filled(p: object, terms: Mapping[str, object]) -> object:
-    """A pattern with the terms that are named in it."""
-    match p:
-        case Unknown(name) if name in terms:
-            return terms[name]
-        case ("vec-of" | "vec-empty", *items):
-            return tuple(filled(x, terms) for x in items)
-        case tuple():
-            return tuple(filled(x, terms) for x in p)
-        case _:
-            return p
 
 
 def _drawn(term: object, memory: Memory) -> Iterator[str]:
@@ -153,7 +145,7 @@ def _drawn(term: object, memory: Memory) -> Iterator[str]:
 
 def decoded(term: object) -> Expr | Store | None:
     """The expression or statement of a ground term; None for what is neither."""
-    if not isinstance(term, tuple) or any(unknowns(term)):
+    if not isinstance(term, tuple):
         return None
     with suppress(InternalError, IllTyped, ValueError):
         return Decoder().store(term) if term[0] == "Store" else Decoder().expr(term)

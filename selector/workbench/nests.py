@@ -7,7 +7,8 @@ reduction is a sum over its inner lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from math import prod
@@ -59,19 +60,15 @@ class Nests:
     """Draws vectors; what calls are given is drawn below them."""
 
     operands: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, Expr]])
-    _used: dict[str, int] = field(default_factory=dict[str, int])
+    _used: set[str] = field(default_factory=set[str])
 
     def draw(self, e: Expr | Store) -> list[str]:
         """Lines: the loops, and what each lane is or stores."""
         lanes = self._stored(e) if isinstance(e, Store) else self.lanes(e)
-        wide = [n for n in lanes.extents if n > 1]
-        names = self._names(_OUTER, len(wide))
-        lane = lanes.at(_with_ones(lanes.extents, names))
-        for name in names:
-            self._used.pop(name)
-        if not wide:
+        with self._loops(_OUTER, lanes.extents) as (digits, names, loops):
+            lane = lanes.at(digits)
+        if not names:
             return [lane]
-        loops = ", ".join(f"{name} < {n}" for name, n in zip(names, wide, strict=True))
         head = "" if isinstance(e, Store) else f"[{', '.join(names)}] = "
         return [f"for {loops}:", f"    {head}{lane}"]
 
@@ -147,13 +144,9 @@ class Nests:
         over = fine.extents[split:]
 
         def at(digits: Sequence[str]) -> str:
-            names = self._names(_INNER, sum(n > 1 for n in over))
-            lane = fine.at([*digits, *_with_ones(over, names)])
-            for name in names:
-                self._used.pop(name)
-            wide = [n for n in over if n > 1]
-            loops = ", ".join(f"{name} < {n}" for name, n in zip(names, wide, strict=True))
-            return f"{word}({loops}: {lane})" if wide else lane
+            with self._loops(_INNER, over) as (inner_digits, names, loops):
+                lane = fine.at([*digits, *inner_digits])
+            return f"{word}({loops}: {lane})" if names else lane
 
         return Lanes(fine.extents[:split], at)
 
@@ -168,12 +161,22 @@ class Nests:
                 said.append(print_expr(a))
         return _named(f"{name}({', '.join(said)})", e)
 
-    def _names(self, letters: str, count: int) -> list[str]:
-        """Names of loops that no loop around them has."""
+    @contextmanager
+    def _loops(
+        self, letters: str, extents: Sequence[int]
+    ) -> Generator[tuple[list[str], list[str], str]]:
+        """An index for each of some loops, zero where there is one iteration; the names of the
+        others, which no loop around them has; and what is said of these.
+        """
+        wide = [n for n in extents if n > 1]
         free = (x + "'" * n for n in range(9) for x in letters)
-        found = list(islice((x for x in free if x not in self._used), count))
-        self._used |= dict.fromkeys(found, 1)
-        return found
+        names = list(islice((x for x in free if x not in self._used), len(wide)))
+        left = iter(names)
+        digits = [next(left) if n > 1 else "0" for n in extents]
+        self._used.update(names)
+        said = (f"{name} < {n}" for name, n in zip(names, wide, strict=True))
+        yield digits, names, ", ".join(said)
+        self._used.difference_update(names)
 
 
 def drawn(e: Expr | Store) -> Iterator[str]:
@@ -205,12 +208,6 @@ def _holds(predicate: Expr) -> bool:
             return _holds(a) and _holds(b)
         case _:
             return predicate == IntImm(1, BOOL)
-
-
-def _with_ones(extents: Iterable[int], names: Sequence[str]) -> list[str]:
-    """An index a loop: zero where there is one iteration."""
-    left = iter(names)
-    return [next(left) if n > 1 else "0" for n in extents]
 
 
 def _together(*parts: Lanes) -> tuple[Lanes, ...]:

@@ -20,8 +20,8 @@ c, x, y = (hl.Var(n) for n in "cxy")
 TAPS = 5
 
 
-def resized(interleaved: bool, kind: Any = F32) -> hl.Func:
-    """Rows and then columns of an image, from tables."""
+def resized(interleaved: bool, kind: Any = F32, *, rows_first: bool = True) -> hl.Func:
+    """Rows and then columns of an image, from tables, or columns and then rows."""
     image = hl.ImageParam(kind, 3, "I")
     starts = [hl.ImageParam(I32, 1, n) for n in ("SY", "SX")]
     weights = [hl.ImageParam(F16, 2, n) for n in ("WY", "WX")]
@@ -33,11 +33,19 @@ def resized(interleaved: bool, kind: Any = F32) -> hl.Func:
 
     width, height = (1, 2) if interleaved else (0, 1)
     row = hl.clamp(starts[0][y] + u, 0, image.dim(height).extent() - 1)
-    tall[at(x, y)] += hl.f32(image[at(x, row)]) * hl.f32(weights[0][u, y])
-    middle[at(x, y)] = hl.cast(F16 if kind == hl.UInt(8) else kind, tall[at(x, y)])
     column = hl.clamp(starts[1][x] + v, 0, image.dim(width).extent() - 1)
-    wide[at(x, y)] += hl.f32(middle[at(column, y)]) * hl.f32(weights[1][v, x])
-    value = wide[at(x, y)]
+
+    def rows(source: Any) -> hl.Func:
+        tall[at(x, y)] += hl.f32(source[at(x, row)]) * hl.f32(weights[0][u, y])
+        return tall
+
+    def columns(source: Any) -> hl.Func:
+        wide[at(x, y)] += hl.f32(source[at(column, y)]) * hl.f32(weights[1][v, x])
+        return wide
+
+    first, second = (rows, columns) if rows_first else (columns, rows)
+    middle[at(x, y)] = hl.cast(F16 if kind == hl.UInt(8) else kind, first(image)[at(x, y)])
+    value = second(middle)[at(x, y)]
     out[at(x, y)] = hl.u8_sat(hl.round(value)) if kind == hl.UInt(8) else hl.cast(kind, value)
     if interleaved:
         out.bound(c, 0, 3)

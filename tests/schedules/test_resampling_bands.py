@@ -11,41 +11,17 @@ import pytest
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
-from tests.schedules.test_resampling import F16, F32, I32, TAPS, c, drawn, resized, truth, x, y
+from tests.schedules.test_resampling import F16, F32, TAPS, drawn, resized, truth, x, y
 
 SIZES = (((9, 11), (1, 1)), ((40, 272), (33, 37)), ((17, 301), (41, 65)), ((300, 50), (31, 40)))
-
-
-def across_first(interleaved: bool, kind: Any) -> hl.Func:
-    """Columns and then rows."""
-    image = hl.ImageParam(kind, 3, "I")
-    starts = [hl.ImageParam(I32, 1, n) for n in ("SY", "SX")]
-    weights = [hl.ImageParam(F16, 2, n) for n in ("WY", "WX")]
-    tall, middle, wide, out = (hl.Func(n) for n in ("tall", "middle", "wide", "out"))
-    u, v = hl.RDom([(0, TAPS)], "u"), hl.RDom([(0, TAPS)], "v")
-
-    def at(x: Any, y: Any) -> tuple[Any, ...]:
-        return (c, x, y) if interleaved else (x, y, c)
-
-    width, height = (1, 2) if interleaved else (0, 1)
-    column = hl.clamp(starts[1][x] + v, 0, image.dim(width).extent() - 1)
-    wide[at(x, y)] += hl.f32(image[at(column, y)]) * hl.f32(weights[1][v, x])
-    middle[at(x, y)] = hl.cast(F16, wide[at(x, y)])
-    row = hl.clamp(starts[0][y] + u, 0, image.dim(height).extent() - 1)
-    tall[at(x, y)] += hl.f32(middle[at(x, row)]) * hl.f32(weights[0][u, y])
-    value = tall[at(x, y)]
-    out[at(x, y)] = hl.cast(kind, value)
-    if interleaved:
-        out.bound(c, 0, 3)
-    return out
 
 
 @pytest.mark.parametrize("first", ["down", "across"])
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_both_passes(interleaved: bool, first: str) -> None:
     """Starts are in no order, and some of them are outside."""
-    build, target = (resized, "sm_90a") if first == "down" else (across_first, "sm_80")
-    out = build(interleaved, F16)
+    target = "sm_90a" if first == "down" else "sm_80"
+    out = resized(interleaved, F16, rows_first=first == "down")
     report = hb.autoschedule(out, target=target).report
     assert report.count("on tensor units by mma") == 2, report
     kernel = hb.compile(out, target=target)

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 from workbench_command import Rules
 
-from selector.eqsat.worlds import parse
 from selector.ir.contents import nodes_of
 from selector.ir.nodes import Call, Expr, Load, Store, Var
 from selector.workbench.cases import Case, load
-from selector.workbench.infer.patterns import pattern
-from selector.workbench.laws import Memory, decoded, filled
+from selector.workbench.laws import Memory, decoded, terms_of
 from selector.workbench.nests import drawn
 from selector.workbench.ruleset import read_rules, standard_files
 
@@ -25,12 +23,7 @@ CASES = load()
 
 def expressions(case: Case) -> list[Expr]:
     """The vectors that a test names."""
-    terms: dict[str, Any] = {}
-    for form in case.setup:
-        (words,) = parse(form.text)
-        if words[0] == "let":
-            terms[str(words[1])] = filled(pattern(words[2]), terms)
-    found = [decoded(t) for t in terms.values()]
+    found = [decoded(t) for t in terms_of(case).values()]
     return [e for e in found if e is not None and not isinstance(e, Store) and no_call(e)]
 
 

@@ -63,6 +63,8 @@ def pattern(form: Form) -> object:
                 return Unknown(word)
         case (str(op), a, b) if op in _OPERATORS:
             return Formula(op, pattern(a), pattern(b))  # type: ignore[arg-type]
+        case ("vec-of" | "vec-empty", *items):
+            return tuple(map(pattern, items))
         case (name, *args):
             return (name, *map(pattern, args))
         case _:
@@ -76,8 +78,12 @@ def show(p: object) -> str:
             return name
         case Formula(op, a, b):
             return f"({op} {show(a)} {show(b)})"
+        case ():
+            return "(vec-empty)"
+        case (str(name), *args):
+            return f"({' '.join((name, *map(show, args)))})"
         case tuple():
-            return f"({' '.join((str(p[0]), *map(show, p[1:])))})"
+            return f"(vec-of {' '.join(map(show, p))})"
         case str():
             return text(p)
         case float():

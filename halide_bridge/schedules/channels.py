@@ -14,7 +14,7 @@ from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import REGISTER
-from selector.families.channels import Tile
+from selector.families.channels import Tile, outermost
 
 
 def by_threads(
@@ -39,8 +39,7 @@ def by_threads(
         total.bound_extent(arg, n)
     _written_out(total, args, tile)
     update, domain = total.update(0), total.rvars(0)
-    outer = max((d for d, w in enumerate(found.windows) if w.taps > 1), default=0)
-    rolled = domain[found.taps[outer]] if tile.rolled else None
+    rolled = domain[found.taps[outermost(found.windows)]] if tile.rolled else None
     inner = [r for r in domain if r is not rolled]
     update.reorder(*args, *inner, *([] if rolled is None else [rolled]))
     _written_out(update, args, tile)

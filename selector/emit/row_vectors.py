@@ -44,7 +44,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.types import BOOL, INT32, UINT64
 from selector.lowering.kept_rows import KEPT
-from selector.lowering.whole_rows import (
+from selector.lowering.row_marks import (
     ALIGNED,
     ALL,
     ANYWHERE,

@@ -69,7 +69,7 @@ from selector.ir.nodes import (
 from selector.ir.traverse import change_expr, walk_expr
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated
-from selector.lowering.whole_rows import MEET
+from selector.lowering.row_marks import MEET
 
 UNROLLED_STEPS = 32
 

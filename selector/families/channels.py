@@ -47,6 +47,11 @@ class Windows:
         return self.step * (results - 1) + self.apart * (self.taps - 1) + 1
 
 
+def outermost(windows: tuple[Windows, ...]) -> int:
+    """The last dimension with several taps; the first where none has."""
+    return max((d for d, w in enumerate(windows) if w.taps > 1), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """``extents`` of the results, in the order of memory, and the windows along each; ``channel``:
@@ -68,7 +73,7 @@ class Shape:
     @property
     def outer(self) -> int:
         """The last dimension with windows."""
-        return max((d for d, w in enumerate(self.windows) if w.taps > 1), default=0)
+        return outermost(self.windows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,17 +57,11 @@ from selector.ir.types import BOOL, INT32
 from selector.lowering.predicates import every
 from selector.lowering.row_folds import Row
 from selector.lowering.row_loops import LANE, ZERO, Loop, RowLoops, row_loops
+from selector.lowering.row_marks import ALIGNED, ALL, ANYWHERE, FIRST, MEET, TOGETHER, VECTOR_BYTES
 from selector.lowering.row_work import STEP, RowWork, Vector
 
-VECTOR_BYTES = 16
-FIRST, ALIGNED, TOGETHER = "row.first", "row.aligned", "row.together"
-MEET = "row.meet"  # all blocks of the row have begun
 MOST_LEFT = Var("row.left")  # of all loops
 NONE = IntImm(-1)
-ALL, ANYWHERE = (Call(BOOL, name, ()) for name in ("row.whole", "row.anywhere"))
-"""The predicates of stores all of whose lanes are elements of a row: of what stays from vectors
-that begin at multiples, or anywhere, and of all others.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +370,7 @@ class _Whole:
 
         value = moved(value)
         index = store.index if loop.op is not None else moved(store.index)
-        there = _all(rows.lanes)
+        there = Broadcast(ALL, rows.lanes)
         local = rows.local | names
         loads = [e for e in walk_expr(value) if isinstance(e, Load)]
         alone = loop.op is not None and all(e.buffer in local for e in loads)
@@ -403,7 +397,3 @@ class _Whole:
         digits = ((LANE, rows.lanes),)
         index = ZERO if loop.op is not None else lane(one(store.index), digits)
         return Store(store.buffer, index, lane(one(store.value), digits))
-
-
-def _all(lanes: int) -> Expr:
-    return Broadcast(ALL, lanes)

@@ -25,6 +25,31 @@ public:
     std::vector<std::string> names;
 };
 
+// Reads another Func where the place depends on a variable.
+class ReadElsewhere : public IRMutator {
+    const std::string from, variable;
+    const Function to;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        const Call *call = e.as<Call>();
+        bool other = call && call->call_type == Call::Halide && call->name == from &&
+                     std::any_of(call->args.begin(), call->args.end(), [&](const Expr &index) {
+                         return expr_uses_var(index, variable);
+                     });
+        found = found || other;
+        return other ? Call::make(to, call->args, call->value_index) : e;
+    }
+
+public:
+    bool found = false;
+
+    ReadElsewhere(const std::string &from, const std::string &variable, const Function &to)
+        : from(from), variable(variable), to(to) {
+    }
+};
+
 // Images of so many dimensions that definitions read, by their names.
 class ImagesOf : public IRGraphVisitor {
     int dimensions;
@@ -207,14 +232,23 @@ std::vector<Func> copy(const Functions &outputs) {
     return result;
 }
 
-Func clone_for(const Function &f, Function consumer, const std::string &name) {
+Func clone_for(const Function &f, Function consumer, const std::string &variable,
+               const std::string &name) {
     Function copied(Halide::Internal::unique_name(name));
     std::map<FunctionPtr, FunctionPtr> known;
     f.deep_copy(copied.name(), copied.get_contents(), known);
     FunctionPtr self = copied.get_contents();
     self.weaken();
     copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates
-    consumer.substitute_calls(f, copied);
+    if (variable.empty()) {
+        consumer.substitute_calls(f, copied);
+    } else {
+        ReadElsewhere elsewhere(f.name(), variable, copied);
+        consumer.mutate(&elsewhere);
+        if (!elsewhere.found) {
+            return Func();
+        }
+    }
     return Func(copied);
 }
 

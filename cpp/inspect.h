@@ -16,9 +16,10 @@ py::dict inspect(const Functions &outputs);
 // what is declared of them, are shared.
 std::vector<Halide::Func> copy(const Functions &outputs);
 
-// A Func of its own, of that name, that a consumer reads in place of `f`.
+// A Func of its own, of that name, that a consumer reads in place of `f`: everywhere, or where the
+// place depends on a `variable` of the consumer. Undefined if it does nowhere.
 Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
-                       const std::string &name);
+                       const std::string &variable, const std::string &name);
 
 // A Func that has every so many elements of `f` along each dimension side by side, its last
 // dimension says which: f[x, y] is planes[x / 2, y / 3, x % 2 + y % 3 * 2]. `consumer` reads those.

@@ -253,13 +253,22 @@ def online(maximum: _F, *sums: Func) -> _F:
     return maximum
 
 
-def clone(func: Func, consumer: Func) -> Func:
+def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
     """A Func of its own that ``consumer`` reads in place of ``func``, from now on: with the same
     definition, to be computed where the others are not. Unlike Halide's ``clone_in`` it may be
-    asked for several consumers, one after the other.
+    asked for several consumers, one after the other, and for a part of what one reads: that whose
+    place depends on its variable ``along``. With ``along`` ``j`` the second factor of
+    ``f[i, j] += A[r, i] * A[r, j]`` is staged by itself. ``ScheduleError`` if no read does.
     """
     name = f"{plain(func.name())}_of_{plain(consumer.name())}"
-    copied: Func = native().clone_for(func, consumer, name)
+    variable = "" if along is None else along.name()
+    copied: Func = native().clone_for(func, consumer, variable, name)
+    if not copied.defined():
+        raise ScheduleError(
+            f"`{plain(consumer.name())}` reads no `{plain(func.name())}` along `{variable}`",
+            hint="a variable of the consumer in an index of the read that is meant",
+            where=caller_location(),
+        )
     return copied
 
 

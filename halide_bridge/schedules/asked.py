@@ -51,6 +51,6 @@ def online(maximum: Any, *sums: Any) -> Any:
     return _ask("online", maximum, *sums)
 
 
-def clone(func: Any, consumer: Any) -> Any:
+def clone(func: Any, consumer: Any, along: Any = None) -> Any:
     """Recorded Funcs only."""
-    return func.script.cloned(func, consumer)
+    return func.script.cloned(func, consumer, along)

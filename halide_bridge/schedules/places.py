@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
+from halide_bridge.schedules.asked import clone
 from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling, tile_of
@@ -236,6 +237,8 @@ class Scheduling:
         assert isinstance(product, Product)
         n, m, *batch = func.args()
         a, b = self._operand(product.a, "A"), self._operand(product.b, "B")
+        if a.source is b.source:  # what a block stages of it for its rows is not that for its columns
+            b = replace(b, source=clone(b.source, func, n))
         (k,) = func.rvars(0)
         contract(Contraction(stored, func, a, b, n, m, k, batch[0] if batch else None), tiling)
         return Grid(text=f"{tiling.threads} threads a block")

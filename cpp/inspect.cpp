@@ -50,6 +50,19 @@ public:
     }
 };
 
+// The variables of loops that an expression depends on.
+class Variables : public IRGraphVisitor {
+    using IRGraphVisitor::visit;
+    void visit(const Variable *op) override {
+        if (!op->param.defined() && !op->image.defined()) {
+            inside.emplace(op->name, op);
+        }
+    }
+
+public:
+    std::map<std::string, Expr> inside;
+};
+
 // Images of so many dimensions that definitions read, by their names.
 class ImagesOf : public IRGraphVisitor {
     int dimensions;
@@ -250,6 +263,48 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
         }
     }
     return Func(copied);
+}
+
+Func operand(Function sum, int factor, const std::vector<std::string> &order,
+             const std::string &name) {
+    if (sum.updates().size() != 1 || sum.outputs() != 1) {
+        return Func();
+    }
+    Expr &value = sum.update(0).values()[0];
+    Expr whole = substitute_in_all_lets(value);
+    const Add *add = whole.as<Add>();
+    bool last = add && add->b.as<Mul>();
+    const Mul *product = !add ? nullptr : last ? add->b.as<Mul>() : add->a.as<Mul>();
+    if (!product) {
+        return Func();
+    }
+    Expr chosen = factor ? product->b : product->a;
+    const Cast *cast = chosen.as<Cast>();
+    Expr inner = cast ? cast->value : chosen;
+    std::vector<std::string> args;
+    std::vector<Expr> own;
+    Variables found;
+    inner.accept(&found);
+    for (const std::string &variable : order) {
+        auto used = found.inside.find(variable);
+        if (used == found.inside.end()) {
+            return Func();
+        }
+        own.push_back(used->second);
+        args.push_back("v" + std::to_string(args.size()));
+        inner = substitute(variable, Variable::make(Halide::Int(32), args.back()), inner);
+        found.inside.erase(used);
+    }
+    if (!found.inside.empty()) {
+        return Func();
+    }
+    Func made(name);
+    made.function().define(args, {inner});
+    Expr read = Call::make(made.function(), own, 0);
+    read = cast ? Cast::make(cast->type, read) : read;
+    Expr terms = factor ? product->a * read : read * product->b;
+    value = last ? add->a + terms : terms + add->b;
+    return made;
 }
 
 void interleaved(Func stored, int channels, bool output) {

@@ -201,6 +201,10 @@ PYBIND11_MODULE(_native, m) {
                           const std::string &variable, const std::string &name) {
         return bridge::clone_for(f.function(), consumer.function(), variable, name);
     });
+    m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
+                        const std::string &name) {
+        return bridge::operand(sum.function(), factor, order, name);
+    });
     m.def("dealt", [](const Halide::Func &f, const Halide::Func &consumer,
                       const std::vector<int> &steps, const std::string &name) {
         return bridge::dealt(f.function(), consumer.function(), steps, name);

@@ -272,6 +272,25 @@ def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
     return copied
 
 
+def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
+    """A Func of its own for a factor, 0 or 1, of the products that ``sum_`` adds up, which reads it
+    from now on: with ``order`` ``k, i`` the first factor of ``f[i, j] += f32(f16(2 * A[k, i])) *
+    ...`` is ``f_a[k, i]``, an f16, and may be staged or stored as any other. Its dimensions stand for
+    the variables that the factor depends on, in that order. ``ScheduleError`` if it is no such sum,
+    or depends on others.
+    """
+    name = f"{plain(sum_.name())}_{'ab'[factor]}"
+    made: Func = native().operand(sum_, factor, [v.name() for v in order], name)
+    if not made.defined():
+        raise ScheduleError(
+            f"`{plain(sum_.name())}` has no factor {factor} over {[v.name() for v in order]}",
+            why="it adds no products, or the factor depends on other variables",
+            hint="a Func with one update, f[...] += a * b, and each variable of the factor once",
+            where=caller_location(),
+        )
+    return made
+
+
 def dealt(func: Func, consumer: Func, steps: Sequence[int]) -> Func:
     """A Func of its own that ``consumer`` reads in place of ``func``, from now on, with every so
     many of its elements along each dimension side by side: with ``steps`` 1, 2, 2 ``func[c, x, y]``

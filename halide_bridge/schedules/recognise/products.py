@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from halide_bridge.records import ELEMENT
-from halide_bridge.schedules.recognise.program import Access, Member, Program, number
+from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses, number
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var
+from selector.ir.traverse import walk_expr
 from selector.ir.types import FLOAT32, Kind, Type
 
 
@@ -54,6 +55,45 @@ def product_of(member: Member, program: Program) -> Product | str:
     if misses:
         return misses[0]
     return _arranged(member, [f for f in found if not isinstance(f, str)])
+
+
+def computed_factors(
+    member: Member, program: Program
+) -> list[tuple[int, tuple[int | None, ...]]]:
+    """Of what would be a product but for factors that are more than an element, those, by number,
+    with the dimensions of Funcs that have them: a place of the result's, or None for the sum's.
+    Empty where they could not be, or are of types that are not multiplied.
+    """
+    pair = factors(member)
+    if pair is None or len(member.stages[1].reduced) != 1 or len(member.args) < 2:
+        return []
+    k = member.stages[1].reduced[0].name
+    places = {k: None, **{name: i for i, name in enumerate(member.args)}}
+    wanted = [{k, side, *member.args[2:]} for side in member.args[:2]]
+    found, sides = [], []
+    for number_, e in enumerate(pair):
+        used = {v.name for v in walk_expr(e) if isinstance(v, Var)} & places.keys()
+        if used not in wanted or not _is_multiplied(e):
+            return []
+        sides.append(used)
+        if isinstance(_factor(e, member, k, program), str):
+            found.append((number_, tuple(places[name] for name in _order(e, used))))
+    return found if sides[0] != sides[1] else []
+
+
+def _is_multiplied(e: Expr) -> bool:
+    """Whether tensor units multiply what a factor is cast from."""
+    kind = e.value.type if isinstance(e, Cast) else e.type
+    return kind.bits == 8 or (kind.bits == 16 and kind.kind in _FLOATS)
+
+
+def _order(e: Expr, variables: set[str]) -> list[str]:
+    """As the first element that an expression reads has them, outer ones last."""
+    first = [
+        v.name for access in accesses(e) for i in access.indices for v in walk_expr(i)
+        if isinstance(v, Var) and v.name in variables
+    ]  # fmt: skip
+    return [*dict.fromkeys((*first, *sorted(variables)))]
 
 
 def factors(member: Member) -> tuple[Expr, Expr] | None:

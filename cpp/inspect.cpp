@@ -50,6 +50,30 @@ public:
     }
 };
 
+// Adds to what is read of a sum what that began with.
+class AddBegin : public IRMutator {
+    const Function sum;
+    const Expr begin;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        const Call *call = e.as<Call>();
+        if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
+            return e;
+        }
+        std::map<std::string, Expr> at;
+        for (size_t d = 0; d < call->args.size(); d++) {
+            at[sum.args()[d]] = call->args[d];
+        }
+        return substitute(at, begin) + e;
+    }
+
+public:
+    AddBegin(const Function &sum, const Expr &begin) : sum(sum), begin(begin) {
+    }
+};
+
 // The variables of loops that an expression depends on.
 class Variables : public IRGraphVisitor {
     using IRGraphVisitor::visit;
@@ -263,6 +287,13 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
         }
     }
     return Func(copied);
+}
+
+void from_zero(Function sum, Function reader) {
+    Expr &begin = sum.definition().values()[0];
+    AddBegin add(sum, begin);
+    reader.mutate(&add);
+    begin = Halide::Internal::make_zero(begin.type());
 }
 
 Func operand(Function sum, int factor, const std::vector<std::string> &order,

@@ -201,6 +201,9 @@ PYBIND11_MODULE(_native, m) {
                           const std::string &variable, const std::string &name) {
         return bridge::clone_for(f.function(), consumer.function(), variable, name);
     });
+    m.def("from_zero", [](const Halide::Func &sum, const Halide::Func &reader) {
+        bridge::from_zero(sum.function(), reader.function());
+    });
     m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
                         const std::string &name) {
         return bridge::operand(sum.function(), factor, order, name);

@@ -272,6 +272,15 @@ def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
     return copied
 
 
+def from_zero(sum_: _F, reader: Func) -> _F:
+    """Have a sum begin at zero, as those of tensor units do, and ``reader``, which is all that reads
+    it, add what it began with: with ``f[i, j] = bias[i]`` and ``f[i, j] += ...`` what reads ``f[i,
+    j]`` reads ``bias[i] + f[i, j]``. Of floats that is rounded in another order. Returns ``sum_``.
+    """
+    native().from_zero(sum_, reader)
+    return sum_
+
+
 def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
     """A Func of its own for a factor, 0 or 1, of the products that ``sum_`` adds up, which reads it
     from now on: with ``order`` ``k, i`` the first factor of ``f[i, j] += f32(f16(2 * A[k, i])) *

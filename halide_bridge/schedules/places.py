@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
-from halide_bridge.schedules.asked import clone
+from halide_bridge.schedules.asked import clone, from_zero
 from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling, tile_of
@@ -28,7 +28,7 @@ from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.layers import Layer
-from halide_bridge.schedules.recognise.products import Factor, Product
+from halide_bridge.schedules.recognise.products import Factor, Product, starts_at_zero
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.resampling import Resampling, resampling_of
 from halide_bridge.schedules.recognise.reuse import reuse_of
@@ -224,6 +224,8 @@ class Scheduling:
         product, tiling = self.plan.tensor[member.label]
         func = self._func(member)
         stored.compute_root()
+        if not starts_at_zero(member.stages[0]):
+            from_zero(func, stored)
         if isinstance(tiling, windows.Tiling):
             assert isinstance(product, Window)
             self._windows(product, tiling, func, stored)

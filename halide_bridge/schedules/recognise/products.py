@@ -7,7 +7,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from halide_bridge.records import ELEMENT
-from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses, number
+from halide_bridge.schedules.recognise.program import (
+    Access,
+    Member,
+    Program,
+    Stage,
+    accesses,
+    number,
+)
+from halide_bridge.schedules.sizes import is_argument
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var
 from selector.ir.traverse import walk_expr
 from selector.ir.types import FLOAT32, Kind, Type
@@ -48,13 +56,23 @@ def product_of(member: Member, program: Program) -> Product | str:
         return "its sum is not over one dimension from 0 on"
     if update.predicate is not None:
         return "a condition says which terms count"
-    if not (isinstance(start.values[0], IntImm | FloatImm) and start.values[0].value == 0):
-        return "it does not start at 0"
+    if not (starts_at_zero(start) or may_start(start, program)):
+        return "what it starts with is computed"
     found = [_factor(e, member, update.reduced[0].name, program) for e in pair]
     misses = [f for f in found if isinstance(f, str)]
     if misses:
         return misses[0]
     return _arranged(member, [f for f in found if not isinstance(f, str)])
+
+
+def starts_at_zero(start: Stage) -> bool:
+    return isinstance(start.values[0], IntImm | FloatImm) and start.values[0].value == 0
+
+
+def may_start(start: Stage, program: Program) -> bool:
+    """Whether a sum starts with what can be added where it is read as well: of arguments alone."""
+    members = (program.members.get(a.func) for e in start.values for a in accesses(e))
+    return all(m is not None and is_argument(m, program) for m in members)
 
 
 def computed_factors(

@@ -273,9 +273,10 @@ def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
 
 
 def from_zero(sum_: _F, reader: Func) -> _F:
-    """Have a sum begin at zero, as those of tensor units do, and ``reader``, which is all that reads
-    it, add what it began with: with ``f[i, j] = bias[i]`` and ``f[i, j] += ...`` what reads ``f[i,
-    j]`` reads ``bias[i] + f[i, j]``. Of floats that is rounded in another order. Returns ``sum_``.
+    """Have a sum begin at zero, as those of tensor units do, and ``reader``, which is all that
+    reads it, add what it began with: with ``f[i, j] = bias[i]`` and ``f[i, j] += ...`` what reads
+    ``f[i, j]`` reads ``bias[i] + f[i, j]``. Of floats that is rounded in another order. Returns
+    ``sum_``.
     """
     native().from_zero(sum_, reader)
     return sum_
@@ -284,9 +285,9 @@ def from_zero(sum_: _F, reader: Func) -> _F:
 def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
     """A Func of its own for a factor, 0 or 1, of the products that ``sum_`` adds up, which reads it
     from now on: with ``order`` ``k, i`` the first factor of ``f[i, j] += f32(f16(2 * A[k, i])) *
-    ...`` is ``f_a[k, i]``, an f16, and may be staged or stored as any other. Its dimensions stand for
-    the variables that the factor depends on, in that order. ``ScheduleError`` if it is no such sum,
-    or depends on others.
+    ...`` is ``f_a[k, i]``, an f16, and may be staged or stored as any other. Its dimensions stand
+    for the variables that the factor depends on, in that order. ``ScheduleError`` if it is no such
+    sum, or depends on others.
     """
     name = f"{plain(sum_.name())}_{'ab'[factor]}"
     made: Func = native().operand(sum_, factor, [v.name() for v in order], name)

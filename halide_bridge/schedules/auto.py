@@ -106,7 +106,10 @@ def lower_auto(
     that the pipeline has.
     """
     with apart(source.said):
-        outputs, wanted = native().copy(source.outputs), _wanted(target, instructions, source.location)
+        outputs, wanted = (
+            native().copy(source.outputs),
+            _wanted(target, instructions, source.location),
+        )
         program = read_program(outputs, wanted.tf32)
         known = guess(program, sizes, source.location, some)
         set_apart(program, known, machine_for(wanted.target))

@@ -33,9 +33,11 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         if tile is not None and not _is_faster(window, tile[0], program, known, machine):
             return "each of its channels has filters of its own, which few threads have at a time"
     product = product_of(member, program)
-    if not isinstance(product, str):
+    if isinstance(product, Product) and product.plain:
         return product
     layer = layer_of(member, program)
+    if isinstance(layer, Layer) and not find_target(machine.target).has("wgmma"):
+        layer = ""  # it may be a product of the pixels that each tap reads
     if isinstance(layer, Layer):
         source = argument_of(program.members[layer.image], layer.inner, program)
         if source is None and layer.inner:  # what is computed lies as it does
@@ -43,6 +45,8 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         turned = source is not None and source.along > 0
         return _why_not_copied(layer, turned, program, known, machine) or layer
     window = layer or window_of(member, program) or product
+    if isinstance(window, str) and isinstance(product, Product):
+        return product
     match window:
         case Window(type=t) if t == FLOAT32 and not windows.worth_rounding(window.shape, machine):
             return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
@@ -121,11 +125,12 @@ def _contractions(shape: contraction.Shape, machine: Machine) -> Iterator[Tiling
 
 def _shape(product: Product, program: Program, known: Guess) -> contraction.Shape:
     member = program.members[product.func]
-    k = known.value(member.stages[1].reduced[0].extent)
+    k = prod(known.value(r.extent) for r in member.stages[1].reduced)
     element = product.a.type.bytes
-    batch = known.extent(member, 2) if product.batch else 1
+    others = (d for d in range(1, len(member.args)) if d != product.m)
+    batch = prod(known.extent(member, d) for d in others)
     return contraction.Shape(
-        known.extent(member, 1), known.extent(member, 0), max(1, k), element,
+        known.extent(member, product.m), known.extent(member, 0), max(1, k), element,
         4, product.a.along, product.b.along, max(1, batch),
     )  # fmt: skip
 

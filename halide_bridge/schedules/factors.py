@@ -16,23 +16,23 @@ def set_apart(program: Program, known: Guess, machine: Machine) -> str:
     """Make Funcs of factors that keep sums from a tensor unit by being more than elements. Python
     that does so to ``output``; empty where there are none.
     """
-    lines = [
-        line
-        for member in program
-        if not member.fixed and isinstance(sum_of(member, program, known, machine), str)
-        for line in _apart(member, program)
-    ]
+    lines = list[str]()
+    for member in program:
+        if not member.fixed and isinstance(sum_of(member, program, known, machine), str):
+            lines += _apart(member, program)
     return "\n".join(("f = hb.funcs(output)", *lines, "")) if lines else ""
 
 
 def _apart(member: Member, program: Program) -> list[str]:
-    lines = []
-    for factor, order in computed_factors(member, program):
-        handle = member.handle
-        sums, own = handle.rvars(0), handle.args()
-        places = [sums[0] if place is None else own[place] for place in order]
-        operand(handle, factor, places)
-        func = f'f["{member.label}"]'
-        said = (f"{func}.rvars(0)[0]" if p is None else f"{func}.args()[{p}]" for p in order)
-        lines.append(f"hb.operand({func}, {factor}, [{', '.join(said)}])")
+    found = computed_factors(member, program)
+    if not found:
+        return []
+    lines, handle, func = [], member.handle, f'f["{member.label}"]'
+    loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]
+    loops += [(r, f"{func}.rvars(0)[{i}]") for i, r in enumerate(handle.rvars(0))]
+    known = {loop.name(): (loop, text) for loop, text in loops}
+    for factor, order in found:
+        operand(handle, factor, [known[name][0] for name in order])
+        said = ", ".join(known[name][1] for name in order)
+        lines.append(f"hb.operand({func}, {factor}, [{said}])")
     return lines

@@ -237,12 +237,16 @@ class Scheduling:
             )
             return Grid(text=f"{tiling.threads} threads a block")
         assert isinstance(product, Product)
-        n, m, *batch = func.args()
+        n, *batch = func.args()
+        m = batch.pop(product.m - 1)
         a, b = self._operand(product.a, "A"), self._operand(product.b, "B")
-        if a.source is b.source:  # what a block stages of it for its rows is not that for its columns
+        if (
+            a.source is b.source
+        ):  # what a block stages of it for its rows is not that for its columns
             b = replace(b, source=clone(b.source, func, n))
-        (k,) = func.rvars(0)
-        contract(Contraction(stored, func, a, b, n, m, k, batch[0] if batch else None), tiling)
+        turns = [*func.rvars(0)]
+        k = turns.pop(product.k)
+        contract(Contraction(stored, func, a, b, n, m, k, tuple(batch), tuple(turns)), tiling)
         return Grid(text=f"{tiling.threads} threads a block")
 
     def _windows(self, found: Window, size: windows.Tiling, func: Recorded, out: Recorded) -> None:
@@ -260,7 +264,9 @@ class Scheduling:
         schedule_windows(funcs, found.shape, size)
 
     def _operand(self, factor: Factor, name: str) -> Operand:
-        return Operand(self._func(self.program.members[factor.func]), name, factor.along)
+        return Operand(
+            self._func(self.program.members[factor.func]), name, factor.along, factor.outer
+        )
 
     def _reduction(self, member: Member) -> Grid:
         func = self._func(member)

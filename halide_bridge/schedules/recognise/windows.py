@@ -25,7 +25,7 @@ from halide_bridge.schedules.sizes import is_argument
 from selector.families.windows import Axis, Shape
 from selector.families.windows.tiling import LONGEST_BAND
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, IntImm, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT16, FLOAT32, Type
 

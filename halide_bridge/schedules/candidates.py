@@ -19,6 +19,7 @@ from selector.machine import Machine
 from selector.targets import find_target
 
 NARROW = 1.5  # of what windows are thought to take they do, where planes do not fill their tiles
+LEAST_SHARE = 0.25  # below that CUDA cores, at a third of their rate, are as fast
 Sum = Product | Window | Layer
 Tiling = contraction.Tiling | windows.Tiling | layers.Tiling
 
@@ -46,12 +47,24 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         return _why_not_copied(layer, turned, program, known, machine) or layer
     window = layer or window_of(member, program) or product
     if isinstance(window, str) and isinstance(product, Product):
-        return product
+        extents = [known.extent(member, d) for d in (0, product.m)]
+        k = known.value(member.stages[1].reduced[product.k].extent)
+        return product if fills(*extents, k) else "tiles of its products would be mostly empty"
     match window:
         case Window(type=t) if t == FLOAT32 and not windows.worth_rounding(window.shape, machine):
             return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
         case _:
             return window
+
+
+def fills(n: int, m: int, k: int) -> bool:
+    """Whether enough of the tiles of a product is used, where threads stage its operands or several
+    sums follow each other: such products reach a tenth of a tensor unit's rate.
+    """
+    share = 1.0
+    for extent, least in ((n, 8), (m, 64), (k, 16)):
+        share *= extent / (-(-extent // least) * least)
+    return share >= LEAST_SHARE
 
 
 def _is_faster(

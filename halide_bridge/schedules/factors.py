@@ -5,7 +5,7 @@ a tensor unit stages is a Func.
 from __future__ import annotations
 
 from halide_bridge.memory import operand
-from halide_bridge.schedules.candidates import sum_of
+from halide_bridge.schedules.candidates import fills, sum_of
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.sizes import Guess
@@ -19,13 +19,16 @@ def set_apart(program: Program, known: Guess, machine: Machine) -> str:
     lines = list[str]()
     for member in program:
         if not member.fixed and isinstance(sum_of(member, program, known, machine), str):
-            lines += _apart(member, program)
+            lines += _apart(member, program, known)
     return "\n".join(("f = hb.funcs(output)", *lines, "")) if lines else ""
 
 
-def _apart(member: Member, program: Program) -> list[str]:
+def _apart(member: Member, program: Program, known: Guess) -> list[str]:
     found = computed_factors(member, program)
     if not found:
+        return []
+    depth = max(known.value(r.extent) for r in member.stages[1].reduced)
+    if not fills(known.extent(member, 0), known.extent(member, 1), depth):
         return []
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]

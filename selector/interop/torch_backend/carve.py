@@ -114,10 +114,17 @@ def _replaced(graph: Any, part: Part, options: Options) -> RegionLine:
     why = entry.why
     if entry.kernel is not None and options.take == "tensor" and not entry.instructions:
         why = reason_of(entry.text) or "its product has not gone to a tensor unit"
+    if not why and options.take == "tensor" and _stores_scores(what, entry.text):
+        why = "its scores would be stored: no schedule has them in one loop over the keys"
     if why:
         return RegionLine(what, region.graph, False, why)
     _put(graph, part, region)
     return RegionLine(what, region.graph, True, "", entry.instructions, entry.text)
+
+
+def _stores_scores(what: str, text: str) -> bool:
+    """Whether there is attention whose schedule does not say how many keys it has at a time."""
+    return "attention" in what and "keys at a time" not in text
 
 
 def reason_of(text: str) -> str:

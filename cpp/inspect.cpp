@@ -25,6 +25,68 @@ public:
     std::vector<std::string> names;
 };
 
+// Reads another Func where the place depends on a variable.
+class ReadElsewhere : public IRMutator {
+    const std::string from, variable;
+    const Function to;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        const Call *call = e.as<Call>();
+        bool other = call && call->call_type == Call::Halide && call->name == from &&
+                     std::any_of(call->args.begin(), call->args.end(), [&](const Expr &index) {
+                         return expr_uses_var(index, variable);
+                     });
+        found = found || other;
+        return other ? Call::make(to, call->args, call->value_index) : e;
+    }
+
+public:
+    bool found = false;
+
+    ReadElsewhere(const std::string &from, const std::string &variable, const Function &to)
+        : from(from), variable(variable), to(to) {
+    }
+};
+
+// Adds to what is read of a sum what that began with.
+class AddBegin : public IRMutator {
+    const Function sum;
+    const Expr begin;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        const Call *call = e.as<Call>();
+        if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
+            return e;
+        }
+        std::map<std::string, Expr> at;
+        for (size_t d = 0; d < call->args.size(); d++) {
+            at[sum.args()[d]] = call->args[d];
+        }
+        return substitute(at, begin) + e;
+    }
+
+public:
+    AddBegin(const Function &sum, const Expr &begin) : sum(sum), begin(begin) {
+    }
+};
+
+// The variables of loops that an expression depends on.
+class Variables : public IRGraphVisitor {
+    using IRGraphVisitor::visit;
+    void visit(const Variable *op) override {
+        if (!op->param.defined() && !op->image.defined()) {
+            inside.emplace(op->name, op);
+        }
+    }
+
+public:
+    std::map<std::string, Expr> inside;
+};
+
 // Images of so many dimensions that definitions read, by their names.
 class ImagesOf : public IRGraphVisitor {
     int dimensions;
@@ -207,15 +269,73 @@ std::vector<Func> copy(const Functions &outputs) {
     return result;
 }
 
-Func clone_for(const Function &f, Function consumer, const std::string &name) {
+Func clone_for(const Function &f, Function consumer, const std::string &variable,
+               const std::string &name) {
     Function copied(Halide::Internal::unique_name(name));
     std::map<FunctionPtr, FunctionPtr> known;
     f.deep_copy(copied.name(), copied.get_contents(), known);
     FunctionPtr self = copied.get_contents();
     self.weaken();
     copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates
-    consumer.substitute_calls(f, copied);
+    if (variable.empty()) {
+        consumer.substitute_calls(f, copied);
+    } else {
+        ReadElsewhere elsewhere(f.name(), variable, copied);
+        consumer.mutate(&elsewhere);
+        if (!elsewhere.found) {
+            return Func();
+        }
+    }
     return Func(copied);
+}
+
+void from_zero(Function sum, Function reader) {
+    Expr &begin = sum.definition().values()[0];
+    AddBegin add(sum, begin);
+    reader.mutate(&add);
+    begin = Halide::Internal::make_zero(begin.type());
+}
+
+Func operand(Function sum, int factor, const std::vector<std::string> &order,
+             const std::string &name) {
+    if (sum.updates().size() != 1 || sum.outputs() != 1) {
+        return Func();
+    }
+    Expr &value = sum.update(0).values()[0];
+    Expr whole = substitute_in_all_lets(value);
+    const Add *add = whole.as<Add>();
+    bool last = add && add->b.as<Mul>();
+    const Mul *product = !add ? nullptr : last ? add->b.as<Mul>() : add->a.as<Mul>();
+    if (!product) {
+        return Func();
+    }
+    Expr chosen = factor ? product->b : product->a;
+    const Cast *cast = chosen.as<Cast>();
+    Expr inner = cast ? cast->value : chosen;
+    std::vector<std::string> args;
+    std::vector<Expr> own;
+    Variables found;
+    inner.accept(&found);
+    for (const std::string &variable : order) {
+        auto used = found.inside.find(variable);
+        if (used == found.inside.end()) {
+            return Func();
+        }
+        own.push_back(used->second);
+        args.push_back("v" + std::to_string(args.size()));
+        inner = substitute(variable, Variable::make(Halide::Int(32), args.back()), inner);
+        found.inside.erase(used);
+    }
+    if (!found.inside.empty()) {
+        return Func();
+    }
+    Func made(name);
+    made.function().define(args, {inner});
+    Expr read = Call::make(made.function(), own, 0);
+    read = cast ? Cast::make(cast->type, read) : read;
+    Expr terms = factor ? product->a * read : read * product->b;
+    value = last ? add->a + terms : terms + add->b;
+    return made;
 }
 
 void interleaved(Func stored, int channels, bool output) {

@@ -16,9 +16,20 @@ py::dict inspect(const Functions &outputs);
 // what is declared of them, are shared.
 std::vector<Halide::Func> copy(const Functions &outputs);
 
-// A Func of its own, of that name, that a consumer reads in place of `f`.
+// A Func of its own, of that name, that a consumer reads in place of `f`: everywhere, or where the
+// place depends on a `variable` of the consumer. Undefined if it does nowhere.
 Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
-                       const std::string &name);
+                       const std::string &variable, const std::string &name);
+
+// Has the definition of a `sum` be 0, and `reader` add what it was where it reads that.
+void from_zero(Halide::Internal::Function sum, Halide::Internal::Function reader);
+
+// A Func of its own, of that name, for a factor (0 or 1) of the products that the only update of
+// `sum` adds to its element, which reads it. It is of the type that the factor is cast from, and of
+// dimensions that stand for variables of the sum, which `order` names. Undefined where it has no such
+// factor, or one that depends on other variables.
+Halide::Func operand(Halide::Internal::Function sum, int factor,
+                     const std::vector<std::string> &order, const std::string &name);
 
 // A Func that has every so many elements of `f` along each dimension side by side, its last
 // dimension says which: f[x, y] is planes[x / 2, y / 3, x % 2 + y % 3 * 2]. `consumer` reads those.

@@ -198,8 +198,15 @@ PYBIND11_MODULE(_native, m) {
         return bridge::copy(bridge::functions(outputs));
     });
     m.def("clone_for", [](const Halide::Func &f, const Halide::Func &consumer,
-                          const std::string &name) {
-        return bridge::clone_for(f.function(), consumer.function(), name);
+                          const std::string &variable, const std::string &name) {
+        return bridge::clone_for(f.function(), consumer.function(), variable, name);
+    });
+    m.def("from_zero", [](const Halide::Func &sum, const Halide::Func &reader) {
+        bridge::from_zero(sum.function(), reader.function());
+    });
+    m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
+                        const std::string &name) {
+        return bridge::operand(sum.function(), factor, order, name);
     });
     m.def("dealt", [](const Halide::Func &f, const Halide::Func &consumer,
                       const std::vector<int> &steps, const std::string &name) {

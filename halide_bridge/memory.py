@@ -253,14 +253,52 @@ def online(maximum: _F, *sums: Func) -> _F:
     return maximum
 
 
-def clone(func: Func, consumer: Func) -> Func:
+def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
     """A Func of its own that ``consumer`` reads in place of ``func``, from now on: with the same
     definition, to be computed where the others are not. Unlike Halide's ``clone_in`` it may be
-    asked for several consumers, one after the other.
+    asked for several consumers, one after the other, and for a part of what one reads: that whose
+    place depends on its variable ``along``. With ``along`` ``j`` the second factor of
+    ``f[i, j] += A[r, i] * A[r, j]`` is staged by itself. ``ScheduleError`` if no read does.
     """
     name = f"{plain(func.name())}_of_{plain(consumer.name())}"
-    copied: Func = native().clone_for(func, consumer, name)
+    variable = "" if along is None else along.name()
+    copied: Func = native().clone_for(func, consumer, variable, name)
+    if not copied.defined():
+        raise ScheduleError(
+            f"`{plain(consumer.name())}` reads no `{plain(func.name())}` along `{variable}`",
+            hint="a variable of the consumer in an index of the read that is meant",
+            where=caller_location(),
+        )
     return copied
+
+
+def from_zero(sum_: _F, reader: Func) -> _F:
+    """Have a sum begin at zero, as those of tensor units do, and ``reader``, which is all that
+    reads it, add what it began with: with ``f[i, j] = bias[i]`` and ``f[i, j] += ...`` what reads
+    ``f[i, j]`` reads ``bias[i] + f[i, j]``. Of floats that is rounded in another order. Returns
+    ``sum_``.
+    """
+    native().from_zero(sum_, reader)
+    return sum_
+
+
+def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
+    """A Func of its own for a factor, 0 or 1, of the products that ``sum_`` adds up, which reads it
+    from now on: with ``order`` ``k, i`` the first factor of ``f[i, j] += f32(f16(2 * A[k, i])) *
+    ...`` is ``f_a[k, i]``, an f16, and may be staged or stored as any other. Its dimensions stand
+    for the variables that the factor depends on, in that order. ``ScheduleError`` if it is no such
+    sum, or depends on others.
+    """
+    name = f"{plain(sum_.name())}_{'ab'[factor]}"
+    made: Func = native().operand(sum_, factor, [v.name() for v in order], name)
+    if not made.defined():
+        raise ScheduleError(
+            f"`{plain(sum_.name())}` has no factor {factor} over {[v.name() for v in order]}",
+            why="it adds no products, or the factor depends on other variables",
+            hint="a Func with one update, f[...] += a * b, and each variable of the factor once",
+            where=caller_location(),
+        )
+    return made
 
 
 def dealt(func: Func, consumer: Func, steps: Sequence[int]) -> Func:

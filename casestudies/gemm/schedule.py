@@ -39,7 +39,7 @@ def tensor(p: Product, tiling: Tiling) -> hl.Func:
 def contraction(p: Product) -> Contraction:
     """The product as its family knows it."""
     a, b = (Operand(x, x.name(), p.along(x.name())) for x in (p.a, p.b))
-    return Contraction(p.output, p.mm, a, b, p.n, p.m, p.k.x, p.batch)
+    return Contraction(p.output, p.mm, a, b, p.n, p.m, p.k.x, () if p.batch is None else (p.batch,))
 
 
 def cuda(p: Product, problem: Problem, threads: Threads | None = None) -> hl.Func:

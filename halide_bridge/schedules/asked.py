@@ -51,6 +51,10 @@ def online(maximum: Any, *sums: Any) -> Any:
     return _ask("online", maximum, *sums)
 
 
-def clone(func: Any, consumer: Any) -> Any:
+def from_zero(sum_: Any, reader: Any) -> Any:
+    return _ask("from_zero", sum_, reader)
+
+
+def clone(func: Any, consumer: Any, along: Any = None) -> Any:
     """Recorded Funcs only."""
-    return func.script.cloned(func, consumer)
+    return func.script.cloned(func, consumer, along)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any
 
@@ -23,6 +23,7 @@ from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, sum_of
+from halide_bridge.schedules.factors import set_apart
 from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
@@ -83,10 +84,13 @@ def autoschedule(
     location = memory.caller_location()
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
-    known = guess(read_program(outputs), sizes, location)
-    schedule = _applied(outputs, _plan(outputs, _wanted(target, instructions, location), known))
+    wanted = _wanted(target, instructions, location)
+    program = read_program(outputs, wanted.tf32)
+    known = guess(program, sizes, location)
+    first = set_apart(program, known, machine_for(wanted.target))
+    schedule = _applied(outputs, _plan(outputs, wanted, known))
     _scheduled.update((func.name(), location) for func in outputs)
-    return schedule
+    return replace(schedule, source=first + schedule.source)
 
 
 def lower_auto(
@@ -102,10 +106,16 @@ def lower_auto(
     that the pipeline has.
     """
     with apart(source.said):
-        known = guess(read_program(source.outputs), sizes, source.location, some)
-        plan = _plan(source.outputs, _wanted(target, instructions, source.location), known)
+        outputs, wanted = (
+            native().copy(source.outputs),
+            _wanted(target, instructions, source.location),
+        )
+        program = read_program(outputs, wanted.tf32)
+        known = guess(program, sizes, source.location, some)
+        set_apart(program, known, machine_for(wanted.target))
+        plan = _plan(outputs, wanted, known)
         module = lower_copy(
-            source.outputs,
+            outputs,
             lambda copies: _applied(copies, plan),
             target=target,
             name=source.name,

@@ -19,6 +19,7 @@ from selector.machine import Machine
 from selector.targets import find_target
 
 NARROW = 1.5  # of what windows are thought to take they do, where planes do not fill their tiles
+LEAST_SHARE = 0.25  # below that CUDA cores, at a third of their rate, are as fast
 Sum = Product | Window | Layer
 Tiling = contraction.Tiling | windows.Tiling | layers.Tiling
 
@@ -33,9 +34,11 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         if tile is not None and not _is_faster(window, tile[0], program, known, machine):
             return "each of its channels has filters of its own, which few threads have at a time"
     product = product_of(member, program)
-    if not isinstance(product, str):
+    if isinstance(product, Product) and product.plain:
         return product
     layer = layer_of(member, program)
+    if isinstance(layer, Layer) and not find_target(machine.target).has("wgmma"):
+        layer = ""  # it may be a product of the pixels that each tap reads
     if isinstance(layer, Layer):
         source = argument_of(program.members[layer.image], layer.inner, program)
         if source is None and layer.inner:  # what is computed lies as it does
@@ -43,11 +46,25 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         turned = source is not None and source.along > 0
         return _why_not_copied(layer, turned, program, known, machine) or layer
     window = layer or window_of(member, program) or product
+    if isinstance(window, str) and isinstance(product, Product):
+        extents = [known.extent(member, d) for d in (0, product.m)]
+        k = known.value(member.stages[1].reduced[product.k].extent)
+        return product if fills(*extents, k) else "tiles of its products would be mostly empty"
     match window:
         case Window(type=t) if t == FLOAT32 and not windows.worth_rounding(window.shape, machine):
             return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
         case _:
             return window
+
+
+def fills(n: int, m: int, k: int) -> bool:
+    """Whether enough of the tiles of a product is used, where threads stage its operands or several
+    sums follow each other: such products reach a tenth of a tensor unit's rate.
+    """
+    share = 1.0
+    for extent, least in ((n, 8), (m, 64), (k, 16)):
+        share *= extent / (-(-extent // least) * least)
+    return share >= LEAST_SHARE
 
 
 def _is_faster(
@@ -121,11 +138,12 @@ def _contractions(shape: contraction.Shape, machine: Machine) -> Iterator[Tiling
 
 def _shape(product: Product, program: Program, known: Guess) -> contraction.Shape:
     member = program.members[product.func]
-    k = known.value(member.stages[1].reduced[0].extent)
+    k = prod(known.value(r.extent) for r in member.stages[1].reduced)
     element = product.a.type.bytes
-    batch = known.extent(member, 2) if product.batch else 1
+    others = (d for d in range(1, len(member.args)) if d != product.m)
+    batch = prod(known.extent(member, d) for d in others)
     return contraction.Shape(
-        known.extent(member, 1), known.extent(member, 0), max(1, k), element,
+        known.extent(member, product.m), known.extent(member, 0), max(1, k), element,
         4, product.a.along, product.b.along, max(1, batch),
     )  # fmt: skip
 

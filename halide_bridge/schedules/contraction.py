@@ -13,6 +13,7 @@ bring each other their B; a block that stays goes on to the next tile while its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,13 +34,14 @@ ADDING = 32, 8  # neighbours, and warps, of a block that adds parts
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An ImageParam or Func whose first two dimensions are m and k, or k and n. ``along``: k is the
-    innermost one. ``name``: "A", which has the rows of the result, or "B".
+    """An ImageParam or Func whose dimensions 0 and ``outer`` are m and k, or k and n. ``along``: k
+    is the innermost one. ``name``: "A", which has the rows of the result, or "B".
     """
 
     source: Any
     name: str
     along: bool
+    outer: int = 1
 
     @property
     def bytes(self) -> int:
@@ -56,8 +58,9 @@ class Operand:
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """The Funcs that a schedule talks about: ``output`` reads ``product`` where it is computed;
-    ``product`` is pure in ``n``, the innermost, and ``m``, and its update sums over ``k``, an RVar.
-    Both have the same variables, those and ``batch``, over pairs of operands, if there is one.
+    ``product`` is pure in ``n``, the innermost, and ``m``, and its update sums over ``k``, an RVar,
+    and over ``turns``, other RVars, outside of it. Both have the same variables, those and
+    ``batch``, over pairs of operands.
     """
 
     output: Any
@@ -67,7 +70,16 @@ class Contraction:
     n: Any
     m: Any
     k: Any
-    batch: Any = None
+    batch: tuple[Any, ...] = ()
+    turns: tuple[Any, ...] = ()
+
+    @property
+    def scattered(self) -> bool:
+        """Whether other dimensions lie between those of a tile, or are several: Halide has then to
+        be told that a block has one element along each.
+        """
+        between = [v.name() for v in self.product.args()].index(self.m.name()) > 1
+        return between or len(self.batch) > 1
 
 
 def contract(c: Contraction, tiling: Tiling) -> Any:
@@ -82,6 +94,11 @@ def contract(c: Contraction, tiling: Tiling) -> Any:
     groups = MemoryType.WGMMAAccumulator
     product.bound_extent(c.n, tiling.n).bound_extent(c.m, tiling.m).compute_at(c.output, innermost)
     store_in(product, groups if tiling.unit == "group" else MemoryType.WMMAAccumulator)
+    if c.scattered:
+        for other in c.batch:
+            product.bound_extent(other, 1)
+        product.reorder(c.n, c.m, *c.batch)
+        product.update().reorder(c.n, c.m, *c.batch)
     _parts(product, c.n, c.m, tiling, letter)
     ko, ki, ku, kv = rvars("ko", "ki", "ku", "kv")
     update, unrolled = product.update().split(c.k, ko, ki, tiling.k), ()
@@ -89,7 +106,7 @@ def contract(c: Contraction, tiling: Tiling) -> Any:
         update.split(ki, ku, kv, tiling.vector_k)
         ki, unrolled = kv, (ku,)
     vectors, parts = _parts(update.atomic(), c.n, c.m, tiling, letter)
-    update.reorder(ki, *vectors, *unrolled, *parts, ko).vectorize(ki)
+    update.reorder(ki, *vectors, *unrolled, *parts, ko, *c.turns).vectorize(ki)
     for loop in unrolled:
         update.unroll(loop)
     for operand in (c.a, c.b):
@@ -100,16 +117,26 @@ def contract(c: Contraction, tiling: Tiling) -> Any:
 def _parted(c: Contraction, tiling: Tiling) -> Contraction:
     """Have the parts of the sums added where they are read; the contraction that computes them."""
     ko, ki = rvars("kp", "kr")
-    part, all_parts = variables("part", "all_parts")
+    (part,) = variables("part")
+    if c.scattered:
+        c.output.reorder(c.n, c.m, *c.batch)
     c.product.update().split(c.k, ko, ki, tiling.part)
     sums = c.product.update().rfactor(ko, part)
     parts = sums.in_(_added(c, ko, tiling.adders)).compute_root()
-    if c.batch is None:
-        return replace(c, output=parts, product=sums, k=ki, batch=part)
-    c.output.gpu_blocks(c.batch)
-    parts.fuse(part, c.batch, all_parts)
-    sums.bound_extent(part, 1).bound_extent(c.batch, 1)
-    return replace(c, output=parts, product=sums, k=ki, batch=all_parts)
+    if c.batch:
+        c.output.gpu_blocks(*_as_one(c.output, c.batch))
+        for other in (part, *c.batch):
+            sums.bound_extent(other, 1)
+    return replace(c, output=parts, product=sums, k=ki, batch=(part, *c.batch))
+
+
+def _as_one(stage: Any, loops: Sequence[Any]) -> tuple[Any, ...]:
+    """The loop that several are; none for none."""
+    for number, other in enumerate(loops[1:]):
+        (both,) = variables(f"all{number}")
+        stage.fuse(loops[0], other, both)
+        loops = (both,)
+    return tuple(loops)
 
 
 def _added(c: Contraction, parts: Any, adders: int) -> Any:
@@ -137,6 +164,8 @@ def _blocks(c: Contraction, tiling: Tiling) -> Any:
     """Give each block its tile, and each group or warp its part of it; the innermost block loop."""
     output, letter = c.output, "g" if tiling.unit == "group" else "w"
     no, mo, ni, mi, mb, mr, block = variables("no", "mo", "ni", "mi", "mb", "mr", "block")
+    if c.scattered:
+        output.reorder(c.n, c.m, *c.batch)
     output.tile(c.n, c.m, no, mo, ni, mi, tiling.n, tiling.m)
     if tiling.band:
         output.split(mo, mb, mr, tiling.band, GUARD)
@@ -151,8 +180,8 @@ def _blocks(c: Contraction, tiling: Tiling) -> Any:
     if tiling.self_fed:
         self_fed(output)
     _parts(output, ni, mi, tiling, letter)
-    if c.batch is not None:
-        output.gpu_blocks(c.batch)
+    if c.batch:
+        output.gpu_blocks(*_as_one(output, c.batch))
     return block
 
 
@@ -178,7 +207,10 @@ def _stage(operand: Operand, c: Contraction, ko: Any, tiling: Tiling) -> None:
     copied = operand.name in tiling.copied
     source = _copied(operand, c) if copied else operand.source
     staged = source.in_(c.product)
-    inner, outer, *_ = staged.args()
+    inner, outer = (staged.args()[d] for d in (0, operand.outer))
+    for d, other in enumerate(staged.args()):
+        if c.scattered and d not in (0, operand.outer):
+            staged.bound_extent(other, 1)
     extents = operand.box(tiling)
     turned = copied and _turned(operand)
     row, length = (outer, extents[1]) if turned else (inner, extents[0])
@@ -211,15 +243,18 @@ def _turned(operand: Operand) -> bool:
 def _copied(operand: Operand, c: Contraction) -> Any:
     """An operand as a Func that a kernel of its own computes, 16 bytes of a row a thread."""
     copy, run = operand.source.in_(c.product), COPY_BYTES // operand.bytes
-    x, y, *batch = copy.args()
+    x, *batch = copy.args()
+    y = batch.pop(operand.outer - 1)
+    if operand.outer > 1:
+        copy.reorder(x, y, *batch)
     xo, yo, xi, yi, xv, yv, yu = variables("xo", "yo", "xi", "yi", "xv", "yv", "yu")
     copy.compute_root()
     if _turned(operand):
         copy.reorder_storage(y, x).align_storage(y, LINE // operand.bytes)
         copy.tile(x, y, xo, yo, xi, yi, 32, 8 * run).split(yi, yi, yv, run)
         copy.reorder(yv, xi, yi, xo, yo).vectorize(yv)
-        return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *batch)
+        return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *_as_one(copy, batch))
     copy.align_storage(x, LINE // operand.bytes)
     copy.tile(x, y, xo, yo, xi, yi, 32 * run, 16).split(xi, xi, xv, run).split(yi, yu, yi, 8)
     copy.reorder(xv, yu, xi, yi, xo, yo).vectorize(xv).unroll(yu)
-    return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *batch)
+    return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *_as_one(copy, batch))

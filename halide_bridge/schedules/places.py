@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
+from halide_bridge.schedules.asked import clone, from_zero
 from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import Sum, Tiling, tile_of
@@ -27,7 +28,7 @@ from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.layers import Layer
-from halide_bridge.schedules.recognise.products import Factor, Product
+from halide_bridge.schedules.recognise.products import Factor, Product, starts_at_zero
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.resampling import Resampling, resampling_of
 from halide_bridge.schedules.recognise.reuse import reuse_of
@@ -223,6 +224,8 @@ class Scheduling:
         product, tiling = self.plan.tensor[member.label]
         func = self._func(member)
         stored.compute_root()
+        if not starts_at_zero(member.stages[0]):
+            from_zero(func, stored)
         if isinstance(tiling, windows.Tiling):
             assert isinstance(product, Window)
             self._windows(product, tiling, func, stored)
@@ -234,10 +237,16 @@ class Scheduling:
             )
             return Grid(text=f"{tiling.threads} threads a block")
         assert isinstance(product, Product)
-        n, m, *batch = func.args()
+        n, *batch = func.args()
+        m = batch.pop(product.m - 1)
         a, b = self._operand(product.a, "A"), self._operand(product.b, "B")
-        (k,) = func.rvars(0)
-        contract(Contraction(stored, func, a, b, n, m, k, batch[0] if batch else None), tiling)
+        if (
+            a.source is b.source
+        ):  # what a block stages of it for its rows is not that for its columns
+            b = replace(b, source=clone(b.source, func, n))
+        turns = [*func.rvars(0)]
+        k = turns.pop(product.k)
+        contract(Contraction(stored, func, a, b, n, m, k, tuple(batch), tuple(turns)), tiling)
         return Grid(text=f"{tiling.threads} threads a block")
 
     def _windows(self, found: Window, size: windows.Tiling, func: Recorded, out: Recorded) -> None:
@@ -255,7 +264,9 @@ class Scheduling:
         schedule_windows(funcs, found.shape, size)
 
     def _operand(self, factor: Factor, name: str) -> Operand:
-        return Operand(self._func(self.program.members[factor.func]), name, factor.along)
+        return Operand(
+            self._func(self.program.members[factor.func]), name, factor.along, factor.outer
+        )
 
     def _reduction(self, member: Member) -> Grid:
         func = self._func(member)

@@ -162,11 +162,12 @@ class Script:
             self._known[key] = Recorded(self, identifier, value)
         return self._known[key]
 
-    def cloned(self, of: Recorded, consumer: Recorded) -> Recorded:
-        """A Func of its own for a consumer."""
-        value = memory.clone(of.value, consumer.value)
+    def cloned(self, of: Recorded, consumer: Recorded, along: Any = None) -> Recorded:
+        """A Func of its own for a consumer, or for what that reads along one of its variables."""
+        value = memory.clone(of.value, consumer.value, self._value(along))
         identifier = self._identifier(f"{of.text}_of_{consumer.text}")
-        self._lines.append(("=", f"{identifier} = hb.clone({of.text}, {consumer.text})"))
+        said = ", ".join([of.text, consumer.text, *([] if along is None else [self._text(along)])])
+        self._lines.append(("=", f"{identifier} = hb.clone({said})"))
         return Recorded(self, identifier, value)
 
     def dealt(self, of: Recorded, consumer: Recorded, steps: Sequence[int]) -> Recorded:

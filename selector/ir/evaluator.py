@@ -247,8 +247,9 @@ def _bind_variables(e: Expr, frame: Frame) -> None:
 
 def evaluate_scalar(e: Expr, env: Mapping[str, int]) -> int:
     """The value of a scalar integer expression, in Python integers: for sizes and launch geometry.
+    Positions that are computed in floats (``floor(x * scale)``) are rounded as their types say.
 
-    InternalError for what has no such value: loads, calls, floats, unknown variables.
+    InternalError for what has no such value: loads, unknown variables.
     """
     match e:
         case IntImm(v, _):
@@ -259,10 +260,12 @@ def evaluate_scalar(e: Expr, env: Mapping[str, int]) -> int:
             return env[name]
         case Binary(op, a, b):
             return FOLD[op](evaluate_scalar(a, env), evaluate_scalar(b, env))
-        case Compare(op, a, b):
+        case Compare(op, a, b) if not a.type.is_float:
             return int(COMPARE[op](evaluate_scalar(a, env), evaluate_scalar(b, env)))
         case Cast(t, v) if t.is_integer and v.type.is_integer:
             return wrap(evaluate_scalar(v, env), t.element)
+        case Cast() | Compare() if not _loads(e):
+            return _evaluated_as_written(e, env)
         case Not(v):
             return int(not evaluate_scalar(v, env))
         case Select(c, t, f):
@@ -271,3 +274,12 @@ def evaluate_scalar(e: Expr, env: Mapping[str, int]) -> int:
             return evaluate_scalar(body, {**env, name: evaluate_scalar(v, env)})
         case _:
             raise InternalError(f"no integer at hand for {print_expr(e)}")
+
+
+def _evaluated_as_written(e: Expr, env: Mapping[str, int]) -> int:
+    from selector.ir.traverse import free_vars
+
+    missing = free_vars(e) - env.keys()
+    if missing:
+        raise InternalError(f"the variable `{min(missing)}` has no value")
+    return int(evaluate_expr(e, {name: env[name] for name in free_vars(e)})[0])

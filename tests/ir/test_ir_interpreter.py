@@ -15,7 +15,19 @@ from selector.ir import interpreter
 from selector.ir.bfloat16 import from_bits, round_values, to_bits
 from selector.ir.interpreter import evaluate_expr, evaluate_scalar, interpret, register
 from selector.ir.module import Module
-from selector.ir.nodes import Call, For, ForKind, Stmt
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Call,
+    Cast,
+    Compare,
+    CompareOp,
+    FloatImm,
+    For,
+    ForKind,
+    Stmt,
+    Var,
+)
 from selector.ir.parser import parse_expr, parse_module
 from selector.ir.traverse import map_stmt
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT32
@@ -374,3 +386,14 @@ def test_modules_are_data() -> None:
     module = parse_module(COPY)
     assert isinstance(module, Module)
     assert module == parse_module(str(module))
+
+
+def test_sizes_of_positions_in_floats_are_rounded_as_written() -> None:
+    x = Var("x", INT32)
+    scaled = Binary(BinaryOp.MUL, Cast(FLOAT32, x), FloatImm(0.37, FLOAT32))
+    floor = Cast(INT32, Call(FLOAT32, "floor_f32", (scaled,)))
+    assert evaluate_scalar(floor, {"x": 199}) == int(np.float32(199) * np.float32(0.37))
+    beyond = Compare(CompareOp.LT, scaled, FloatImm(2.0, FLOAT32))
+    assert [evaluate_scalar(beyond, {"x": n}) for n in (5, 6)] == [1, 0]
+    with pytest.raises(InternalError, match="`x` has no value"):
+        evaluate_scalar(floor, {})

@@ -14,7 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from halide_bridge.schedules.recognise.products import Factor, element, factors, multiplied
+from halide_bridge.schedules.recognise.products import (
+    Factor,
+    element,
+    factors,
+    multiplied,
+    starts_at_zero,
+)
 from halide_bridge.schedules.recognise.program import (
     Access,
     Member,
@@ -22,7 +28,7 @@ from halide_bridge.schedules.recognise.program import (
     number,
 )
 from halide_bridge.schedules.recognise.rows import associative
-from selector.ir.nodes import Binary, BinaryOp, Expr, FloatImm, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, Expr, FloatImm, Var
 from selector.ir.types import Type
 
 HEADS = 2  # dimensions of blocks beside that of queries
@@ -154,8 +160,7 @@ def _scored(scores: Member, program: Program) -> tuple[Factor, Factor] | None:
         if names[:1] != [channel] or names[2:] != heads:
             return None
         found[names[1]] = Factor(access.func, kind, along=True)
-    start = scores.stages[0].values[0]
-    zero = isinstance(start, IntImm | FloatImm) and start.value == 0
+    zero = starts_at_zero(scores.stages[0])
     return (found[m], found[n]) if zero and found.keys() == {m, n} else None
 
 

@@ -7,32 +7,46 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from halide_bridge.records import ELEMENT
-from halide_bridge.schedules.recognise.program import Access, Member, Program, number
+from halide_bridge.schedules.recognise.program import (
+    Access,
+    Member,
+    Program,
+    Stage,
+    accesses,
+    number,
+)
+from halide_bridge.schedules.sizes import is_argument
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var
+from selector.ir.traverse import walk_expr
 from selector.ir.types import FLOAT32, Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """An operand: a Func whose first two dimensions are the sum's and one of the result's.
+    """An operand: a Func whose dimensions 0 and ``outer`` are the sum's and one of the result's.
     ``along``: the sum's is the innermost one.
     """
 
     func: str
     type: Type
     along: bool
+    outer: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``func[n, m] += a * b``, over ``k``; dimensions by number: n is 0, m 1, batch 2 if there is
-    one.
+    """``func[n, m] += a * b``, over ``k``, the place of its variable in the reduction domain, and
+    outside of it over the other variables there. n is dimension 0 of the result, ``m`` another one,
+    all others are pairs of operands, which one of them may share. ``plain``: it does not, and there
+    is one sum.
     """
 
     func: str
     a: Factor
     b: Factor
-    batch: bool
+    m: int
+    k: int
+    plain: bool
 
 
 def product_of(member: Member, program: Program) -> Product | str:
@@ -43,17 +57,70 @@ def product_of(member: Member, program: Program) -> Product | str:
     if pair is None:
         return _rounded(member)
     start, update = member.stages
-    if len(update.reduced) != 1 or number(update.reduced[0].minimum) != 0:
-        return "its sum is not over one dimension from 0 on"
+    if any(number(r.minimum) != 0 for r in update.reduced):
+        return "its sum does not begin at 0"
     if update.predicate is not None:
         return "a condition says which terms count"
-    if not (isinstance(start.values[0], IntImm | FloatImm) and start.values[0].value == 0):
-        return "it does not start at 0"
-    found = [_factor(e, member, update.reduced[0].name, program) for e in pair]
-    misses = [f for f in found if isinstance(f, str)]
+    if not (starts_at_zero(start) or may_start(start, program)):
+        return "what it starts with is computed"
+    kinds = [multiplied(e, member, program) for e in pair]
+    misses = [k for k in kinds if isinstance(k, str)]
     if misses:
         return misses[0]
-    return _arranged(member, [f for f in found if not isinstance(f, str)])
+    types = [k for k in kinds if not isinstance(k, str)]
+    if types[0] != types[1] and any(t.is_float for t in types):
+        return "its operands have two types"
+    read = [_read(e, member, program) for e in pair]
+    misses = [r for r in read if isinstance(r, str)]
+    if misses:
+        return misses[0]
+    return _arranged(member, [r for r in read if not isinstance(r, str)], types)
+
+
+def starts_at_zero(start: Stage) -> bool:
+    return isinstance(start.values[0], IntImm | FloatImm) and start.values[0].value == 0
+
+
+def may_start(start: Stage, program: Program) -> bool:
+    """Whether a sum starts with what can be added where it is read as well: of arguments alone."""
+    members = (program.members.get(a.func) for e in start.values for a in accesses(e))
+    return all(m is not None and is_argument(m, program) for m in members)
+
+
+def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[str, ...]]]:
+    """Of what would be a product but for factors that are more than an element, those, by number,
+    with the variables of the sum that they depend on: the dimensions of Funcs that have them. Empty
+    where it would be none, or they are of types that are not multiplied.
+    """
+    pair = factors(member)
+    if pair is None or len(member.args) < 2 or member.stages[1].predicate is not None:
+        return []
+    sums = {r.name for r in member.stages[1].reduced}
+    variables = sums | {*member.args}
+    found, own = [], []
+    for factor, e in enumerate(pair):
+        used = {v.name for v in walk_expr(e) if isinstance(v, Var)} & variables
+        if not used >= sums or not _is_multiplied(e):
+            return []
+        own.append(used - sums)
+        if element(e) is None or isinstance(_read(e, member, program), str):
+            found.append((factor, tuple(_order(e, used))))
+    return found if own[0] - own[1] and own[1] - own[0] else []
+
+
+def _is_multiplied(e: Expr) -> bool:
+    """Whether tensor units multiply what a factor is cast from."""
+    kind = e.value.type if isinstance(e, Cast) else e.type
+    return kind.bits == 8 or (kind.bits == 16 and kind.kind in _FLOATS)
+
+
+def _order(e: Expr, variables: set[str]) -> list[str]:
+    """As the first element that an expression reads has them, outer ones last."""
+    first = [
+        v.name for access in accesses(e) for i in access.indices for v in walk_expr(i)
+        if isinstance(v, Var) and v.name in variables
+    ]  # fmt: skip
+    return [*dict.fromkeys((*first, *sorted(variables)))]
 
 
 def factors(member: Member) -> tuple[Expr, Expr] | None:
@@ -105,21 +172,15 @@ def element(e: Expr) -> Access | None:
     return None
 
 
-def _factor(
-    e: Expr, member: Member, k: str, program: Program
-) -> tuple[Factor, tuple[str, ...]] | str:
-    """An operand, with the variables along it."""
-    kind, access = multiplied(e, member, program), element(e)
-    if isinstance(kind, str):
-        return kind
+def _read(e: Expr, member: Member, program: Program) -> str | tuple[str, tuple[str, ...]]:
+    """The Func that an operand is, and the variable that chooses along each of its dimensions."""
+    access = element(e)
     assert access is not None
     label = program.members[access.func].label
     names = tuple(i.name for i in access.indices if isinstance(i, Var))
-    if len(names) != len(access.indices) or names.count(k) != 1:
+    if len(names) != len(access.indices) or len({*names}) < len(names):
         return f"`{label}` is not read by variables alone, each of them once"
-    if k not in names[:2]:
-        return f"the sum goes along an outer dimension of `{label}`"
-    return Factor(access.func, kind, names[0] == k), tuple(n for n in names if n != k)
+    return access.func, names
 
 
 def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) -> Type | str:
@@ -146,16 +207,36 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
 _FLOATS = (Kind.FLOAT, Kind.BFLOAT)
 
 
-def _arranged(member: Member, found: list[tuple[Factor, tuple[str, ...]]]) -> Product | str:
-    """Which factor has the rows of the result."""
-    n, m, *batch = (*member.args, "", "")[: max(2, len(member.args))]
-    by_variable = {names[:1]: factor for factor, names in found}
-    kinds = {factor.type for factor, _ in found}
-    if len(kinds) > 1 and any(t.is_float for t in kinds):
-        return "its operands have two types"
-    if len(batch) > 1 or any(names[1:] != tuple(batch) for _, names in found):
-        return "its operands do not share all dimensions but those of a product"
-    a, b = by_variable.get((m,)), by_variable.get((n,))
-    if a is None or b is None:
+def _arranged(
+    member: Member, read: list[tuple[str, tuple[str, ...]]], types: list[Type]
+) -> Product | str:
+    """Which factor has the rows of the result, and what is summed in a tile: along memory where one
+    has that, in both if they can.
+    """
+    n, *others = member.args or ("",)
+    reduced = [r.name for r in member.stages[1].reduced]
+    with_n = [i for i, (_, names) in enumerate(read) if n in names]
+    if len(with_n) != 1:
         return "it is no product of two matrices"
-    return Product(member.name, a, b, bool(batch))
+    (b,) = with_n
+    rows, columns = read[1 - b][1], read[b][1]
+    alone = [v for v in others if v in rows and v not in columns]
+    if not alone:
+        return "it is no product of two matrices"
+    m = next((v for v in alone if v == rows[0]), alone[0])
+    sums = [r for r in reduced if r in rows and r in columns]
+    if len(sums) < len(reduced):
+        return "not all of its operands go along the sum"
+    fits = [k for k in sums if rows[0] in (k, m) and columns[0] in (k, n)]
+    if not fits:
+        return "the sum goes along an outer dimension of an operand"
+    k = max(fits, key=lambda k: (rows[0] == k) + (columns[0] == k))
+    factors_ = [
+        Factor(func, kind, names[0] == k, names.index(own if names[0] == k else k))
+        for (func, names), kind, own in zip(read, types, (n, m) if b == 0 else (m, n), strict=True)
+    ]
+    batch = {v for v in others if v != m}
+    plain = len(reduced) == 1 and batch <= {*rows} & {*columns}
+    return Product(
+        member.name, factors_[1 - b], factors_[b], member.args.index(m), reduced.index(k), plain
+    )

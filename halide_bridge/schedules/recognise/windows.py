@@ -7,7 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from halide_bridge.records import ELEMENT
-from halide_bridge.schedules.recognise.products import element, factors, multiplied
+from halide_bridge.schedules.recognise.products import (
+    element,
+    factors,
+    may_start,
+    multiplied,
+    starts_at_zero,
+)
 from halide_bridge.schedules.recognise.program import (
     Access,
     Member,
@@ -19,7 +25,7 @@ from halide_bridge.schedules.sizes import is_argument
 from selector.families.windows import Axis, Shape
 from selector.families.windows.tiling import LONGEST_BAND
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, IntImm, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT16, FLOAT32, Type
 
@@ -92,6 +98,8 @@ def window_of(member: Member, program: Program) -> Window | str:
     read, weights = element(image), element(taps)
     assert read is not None
     assert weights is not None
+    if not (starts_at_zero(member.stages[0]) or may_start(member.stages[0], program)):
+        return "what it starts with is computed"
     found = _along(member, read, weights, reduced)
     if isinstance(found, str):
         return found
@@ -156,11 +164,8 @@ def _along(
     member: Member, read: Access, weights: Access, reduced: dict[str, Reduced]
 ) -> tuple[Axis, Axis, tuple[int, ...]] | str:
     """What is read along x and y, and the places of the variables in the reduction domain."""
-    start, update = member.stages
-    if update.predicate is not None:
+    if member.stages[1].predicate is not None:
         return "a condition says which terms count"
-    if not (isinstance(start.values[0], IntImm | FloatImm) and start.values[0].value == 0):
-        return "it does not start at 0"
     if len(read.indices) != len(member.args):
         return "its image and its result do not have the same dimensions"
     first = _first(member, read)

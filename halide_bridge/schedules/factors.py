@@ -1,0 +1,41 @@
+"""Factors of products that are computed in the update, as Funcs of their own: what the schedule of
+a tensor unit stages is a Func.
+"""
+
+from __future__ import annotations
+
+from halide_bridge.memory import operand
+from halide_bridge.schedules.candidates import fills, sum_of
+from halide_bridge.schedules.recognise.products import computed_factors
+from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.sizes import Guess
+from selector.machine import Machine
+
+
+def set_apart(program: Program, known: Guess, machine: Machine) -> str:
+    """Make Funcs of factors that keep sums from a tensor unit by being more than elements. Python
+    that does so to ``output``; empty where there are none.
+    """
+    lines = list[str]()
+    for member in program:
+        if not member.fixed and isinstance(sum_of(member, program, known, machine), str):
+            lines += _apart(member, program, known)
+    return "\n".join(("f = hb.funcs(output)", *lines, "")) if lines else ""
+
+
+def _apart(member: Member, program: Program, known: Guess) -> list[str]:
+    found = computed_factors(member, program)
+    if not found:
+        return []
+    depth = max(known.value(r.extent) for r in member.stages[1].reduced)
+    if not fills(known.extent(member, 0), known.extent(member, 1), depth):
+        return []
+    lines, handle, func = [], member.handle, f'f["{member.label}"]'
+    loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]
+    loops += [(r, f"{func}.rvars(0)[{i}]") for i, r in enumerate(handle.rvars(0))]
+    known = {loop.name(): (loop, text) for loop, text in loops}
+    for factor, order in found:
+        operand(handle, factor, [known[name][0] for name in order])
+        said = ", ".join(known[name][1] for name in order)
+        lines.append(f"hb.operand({func}, {factor}, [{said}])")
+    return lines

@@ -1,0 +1,216 @@
+"""Products whose factors are more than an element, read one array twice, start with a bias, are of
+several sums or several batches: they go to tensor units without a schedule, and are right at sizes
+that no tile divides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import halide as hl
+import numpy as np
+import pytest
+from emulation import check
+from verified import EMULATED
+
+import halide_bridge as hb
+from selector.diagnostics import ScheduleError
+
+pytestmark = EMULATED
+
+F16, F32 = hl.Float(16), hl.Float(32)
+i, j, h, n = (hl.Var(v) for v in "ijhn")
+Array = np.ndarray[Any, Any]
+BESIDE = 2e-7  # sums of f16 in f32
+
+
+def half(e: Any) -> Any:
+    return hl.cast(F16, e)
+
+
+def single(e: Any) -> Any:
+    return hl.cast(F32, e)
+
+
+def param(name: str, dimensions: int, kind: Any = F16) -> Any:
+    return hl.ImageParam(kind, dimensions, name)
+
+
+def summed(*extents: int) -> Any:
+    return hl.RDom([(0, e) for e in extents], "r")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pipeline, the shapes of its arguments and its result, and what it computes of them."""
+
+    output: Any
+    shapes: dict[str, tuple[int, ...]]
+    size: tuple[int, ...]
+    exact: Callable[..., Array]
+
+
+def array_with_itself() -> Case:
+    a, f, r = param("A", 2), hl.Func("f"), summed(300)
+    f[i, j] += single(a[r, i]) * single(a[r, j])
+    return Case(f, {"A": (70, 300)}, (70, 70), lambda a: a @ a.T)
+
+
+def moved_and_scaled() -> Case:
+    a, w, f, r = param("A", 2), param("W", 3), hl.Func("f"), summed(100)
+    f[i, j] += single(a[r + 3, j]) * single(half(single(w[1, r, i]) * single(0.5)))
+    shapes = {"A": (50, 103), "W": (70, 100, 2)}
+    return Case(f, shapes, (50, 70), lambda a, w: a[:, 3:] @ (w[:, :, 1] / 2).T)
+
+
+def of_bytes() -> Case:
+    a, q, f, r = param("A", 2), param("Q", 2, hl.UInt(8)), hl.Func("f"), summed(96)
+    f[i, j] += single(a[r, j]) * single(half(hl.cast(hl.Int(32), q[r, i]) - 128) * half(0.125))
+    shapes = {"A": (50, 96), "Q": (70, 96)}
+    return Case(f, shapes, (50, 70), lambda a, q: a @ ((q - 128) / 8).T)
+
+
+def masked() -> Case:
+    a, w, f, r = param("A", 2), param("W", 2), hl.Func("f"), summed(96)
+    f[i, j] += single(hl.select(r <= j, a[r, j], half(0))) * single(w[i, r])
+    return Case(f, {"A": (50, 96), "W": (96, 70)}, (50, 70), lambda a, w: np.tril(a) @ w)
+
+
+def from_a_bias() -> Case:
+    a, w, b = param("A", 2), param("W", 2), param("b", 1, F32)
+    f, out, r = hl.Func("f"), hl.Func("out"), summed(100)
+    f[i, j] = b[i] * 2 + 1
+    f[i, j] += single(a[r, j]) * single(w[r, i])
+    out[i, j] = hl.max(f[i, j], 0)
+    shapes = {"A": (50, 100), "W": (70, 100), "b": (70,)}
+    return Case(out, shapes, (50, 70), lambda a, w, b: np.maximum(a @ w.T + 2 * b + 1, 0))
+
+
+def bias_of_an_output() -> Case:
+    a, w, b = param("A", 2), param("W", 2), param("b", 1, F32)
+    f, r = hl.Func("f"), summed(100)
+    f[i, j] = b[i]
+    f[i, j] += single(a[r, j]) * single(w[r, i])
+    shapes = {"A": (50, 100), "W": (70, 100), "b": (70,)}
+    return Case(f, shapes, (50, 70), lambda a, w, b: a @ w.T + b)
+
+
+def two_sums() -> Case:
+    a, w, f, r = param("A", 3), param("W", 3), hl.Func("f"), summed(64, 5)
+    f[i, j] += single(a[r.x, r.y, j]) * single(w[r.x, r.y, i])
+    shapes = {"A": (50, 5, 64), "W": (70, 5, 64)}
+    return Case(f, shapes, (50, 70), lambda a, w: np.einsum("jhd,ihd->ji", a, w))
+
+
+def einsum_in_any_order() -> Case:
+    a, w, f, r = param("A", 4), param("W", 3), hl.Func("f"), summed(24, 20)
+    f[i, j] += single(a[r.x, j, r.y, 0]) * single(w[i, r.y, r.x])
+    shapes = {"A": (1, 20, 50, 24), "W": (24, 20, 33)}
+    return Case(f, shapes, (50, 33), lambda a, w: np.einsum("ybx,xyi->bi", a[0], w))
+
+
+def heads() -> Case:
+    a, w, f, r = param("A", 4), param("W", 4), hl.Func("f"), summed(64)
+    f[i, j, h, n] += single(a[r, j, h, n]) * single(w[r, i, h, n])
+    shapes = {"A": (2, 3, 50, 64), "W": (2, 3, 70, 64)}
+    return Case(f, shapes, (2, 3, 50, 70), lambda a, w: np.einsum("nhjk,nhik->nhji", a, w))
+
+
+def heads_beside_each_other() -> Case:
+    a, w, f, r = param("A", 4), param("W", 4), hl.Func("f"), summed(64)
+    f[i, j, h, n] += single(a[r, h, j, n]) * single(w[r, h, i, n])
+    shapes = {"A": (2, 50, 3, 64), "W": (2, 70, 3, 64)}
+    return Case(f, shapes, (2, 3, 50, 70), lambda a, w: np.einsum("njhk,nihk->nhji", a, w))
+
+
+def results_between_heads() -> Case:
+    a, w, f, r = param("A", 4), param("W", 4), hl.Func("f"), summed(70)
+    f[i, h, j, n] += single(a[r, j, h, n]) * single(w[i, h, r, n])
+    shapes = {"A": (2, 3, 50, 70), "W": (2, 70, 3, 64)}
+    return Case(f, shapes, (2, 50, 3, 64), lambda a, w: np.einsum("nhjk,nkhi->njhi", a, w))
+
+
+def one_matrix_for_all() -> Case:
+    a, w, f, r = param("A", 3), param("W", 2), hl.Func("f"), summed(96)
+    f[i, j, n] += single(a[j, r, n]) * single(w[r, i])
+    shapes = {"A": (3, 96, 50), "W": (70, 96)}
+    return Case(f, shapes, (3, 50, 70), lambda a, w: np.einsum("nkj,ik->nji", a, w))
+
+
+CASES = (
+    array_with_itself, moved_and_scaled, of_bytes, masked, from_a_bias, bias_of_an_output,
+    two_sums, einsum_in_any_order, heads, heads_beside_each_other, results_between_heads,
+    one_matrix_for_all,
+)  # fmt: skip
+
+
+def drawn(shapes: dict[str, tuple[int, ...]]) -> dict[str, Array]:
+    random = np.random.default_rng(5)
+    return {
+        name: random.integers(0, 256, shape, np.uint8)
+        if name == "Q"
+        else random.standard_normal(shape).astype(np.float32 if name == "b" else np.float16)
+        for name, shape in shapes.items()
+    }
+
+
+def wide(arrays: dict[str, Array]) -> list[Array]:
+    return [a.astype(np.float64) for a in arrays.values()]
+
+
+def error(result: Any, exact: Array) -> float:
+    return float(np.linalg.norm(np.asarray(result) - exact) / np.linalg.norm(exact))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("make", CASES)
+def test_it_goes_to_a_tensor_unit_and_is_right(make: Callable[[], Case], target: str) -> None:
+    case = make()
+    arrays = drawn(case.shapes)
+    kernel = hb.compile(case.output, target=target, schedule="auto", sizes=case.size)
+    assert any(s.block for s in kernel.report.statements)
+    exact = case.exact(*wide(arrays))
+    assert error(kernel.interpret(**arrays, sizes=case.size), exact) < BESIDE
+    if target == "sm_80" or make in (heads_beside_each_other, einsum_in_any_order):
+        assert error(check(kernel, **arrays, sizes=case.size), exact) < BESIDE
+
+
+@pytest.mark.parametrize("make", CASES)
+def test_what_is_written_down_gives_the_same_program(make: Callable[[], Case]) -> None:
+    written, again = make().output, make().output
+    schedule = hb.autoschedule(written, target="sm_90a")
+    exec(schedule.source, {"hb": hb, "hl": hl, "output": again})
+    one, other = (hb.compile(f, target="sm_90a").source for f in (written, again))
+    assert one == other
+
+
+def test_a_layer_goes_to_a_tensor_unit_that_has_no_layers() -> None:
+    image, w, b = param("A", 4), param("W", 4), param("b", 1, F32)
+    f, r, x, y = hl.Func("f"), summed(32, 3, 3), hl.Var("x"), hl.Var("y")
+    f[i, x, y, n] = b[i]
+    f[i, x, y, n] += single(image[r.x, x + r.y, y + r.z, n]) * single(w[r.x, r.y, r.z, i])
+    shapes = {"A": (2, 6, 21, 32), "W": (40, 3, 3, 32), "b": (40,)}
+    arrays, size = drawn(shapes), (2, 4, 19, 40)
+    pixels, weights = (arrays[name].astype(float) for name in "AW")
+    exact = sum(
+        pixels[:, r : r + 4, s : s + 19] @ weights[:, r, s].T for r in range(3) for s in range(3)
+    ) + arrays["b"].astype(float)
+    kernel = hb.compile(f, target="sm_80", schedule="auto")
+    assert any(s.block for s in kernel.report.statements)
+    assert error(check(kernel, **arrays, sizes=size), exact) < BESIDE
+
+
+def test_a_factor_of_other_variables_is_refused() -> None:
+    a, w, f, r = param("A", 2), param("W", 2), hl.Func("f"), summed(96)
+    f[i, j] += single(a[r, j]) * single(w[r, i])
+    with pytest.raises(ScheduleError, match="no factor 0"):
+        hb.operand(f, 0, [r.x, i])
+
+
+def test_no_read_along_a_variable_is_refused() -> None:
+    a, f = param("A", 2), hl.Func("f")
+    f[i, j] = a[i, i]
+    with pytest.raises(ScheduleError, match="reads no `A` along `j`"):
+        hb.clone(a, f, j)

@@ -87,27 +87,52 @@ def test_only_bytes_are_decoded(name: str) -> None:
             FORMATS[name][0](hl.ImageParam(t, 1, "A")[hl.Var("x")])
 
 
-@pytest.mark.parametrize(("left", "right"), [("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e4m3")])
-def test_a_product_of_decoded_bytes_goes_to_a_tensor_unit(left: str, right: str) -> None:
+class _Decoded:
+    """A parameter that is decoded where it is read."""
+
+    def __init__(self, param: Any, decode: Callable[[Any], Any]) -> None:
+        self._param, self._decode = param, decode
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._decode(self._param[at])
+
+
+def product(left: str, right: str, *, apart: bool) -> hl.Func:
+    """The bytes of A by those of B's rows; decoded in Funcs of their own, or in the update."""
     a, b = (hl.ImageParam(hl.UInt(8), 2, name) for name in "AB")
     n, m, k = hl.Var("n"), hl.Var("m"), hl.RDom([(0, a.width())], "k")
-    halves_a, halves_b, product = hl.Func("halves_a"), hl.Func("halves_b"), hl.Func("product")
-    halves_a[n, m] = FORMATS[left][0](a[n, m])
-    halves_b[n, m] = FORMATS[right][0](b[n, m])
-    product[n, m] += hl.f32(halves_a[k, m]) * hl.f32(halves_b[k, n])
-    output = hl.Func("output")
-    output[n, m] = product[n, m]
+    factors: list[Any] = [_Decoded(a, FORMATS[left][0]), _Decoded(b, FORMATS[right][0])]
+    if apart:
+        whole = [hl.Func("halves_a"), hl.Func("halves_b")]
+        for halves, factor in zip(whole, factors, strict=True):
+            halves[n, m] = factor[n, m]
+        factors = whole
+    total, output = hl.Func("total"), hl.Func("output")
+    total[n, m] += hl.f32(factors[0][k, m]) * hl.f32(factors[1][k, n])
+    output[n, m] = total[n, m]
+    return output
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize(("left", "right"), [("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e4m3", "e4m3")])
+def test_a_product_of_decoded_bytes_goes_to_a_tensor_unit(
+    left: str, right: str, apart: bool
+) -> None:
+    output = product(left, right, apart=apart)
     hb.autoschedule(output, target="sm_90a", sizes=(70, 50))
     kernel = hb.compile(output, target="sm_90a")
-    assert {u.block.instruction for u in kernel.report.updates if u.block}
+    used = {u.block.instruction for u in kernel.report.updates if u.block}
+    assert used
+    assert all("wgmma" in name and name.endswith(".f16.f32") for name in used)
     draw = np.random.default_rng(1)
-    arrays = {
-        key: draw.integers(0, 2, shape, np.uint8) << 7 | draw.integers(0, 0x7B, shape, np.uint8)
-        for key, shape in (("A", (70, 90)), ("B", (50, 90)))
-    }
-    wanted = decoded(arrays["A"], left) @ decoded(arrays["B"], right).T
-    for found in (
-        kernel.interpret(**arrays, sizes=(70, 50)),
-        emulation.check(kernel, sizes=(70, 50), **arrays),
-    ):
-        assert np.linalg.norm(found - wanted) <= 1e-6 * np.linalg.norm(wanted)
+    for rows, columns, depth in ((70, 50, 90), (33, 129, 47)):
+        arrays = {
+            key: draw.integers(0, 2, shape, np.uint8) << 7 | draw.integers(0, 0x7B, shape, np.uint8)
+            for key, shape in (("A", (rows, depth)), ("B", (columns, depth)))
+        }
+        wanted = decoded(arrays["A"], left) @ decoded(arrays["B"], right).T
+        for found in (
+            kernel.interpret(**arrays, sizes=wanted.shape),
+            emulation.check(kernel, sizes=wanted.shape, **arrays),
+        ):
+            assert np.linalg.norm(found - wanted) <= 1e-6 * np.linalg.norm(wanted)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from halide_bridge.adjoints import adjoint
 from halide_bridge.compile import compile  # noqa: A004 - the public name
+from halide_bridge.float8 import e4m3, e5m2
 from halide_bridge.groups import Taps, grouped
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
@@ -47,6 +48,8 @@ __all__ = [
     "cluster",
     "compile",
     "dealt",
+    "e4m3",
+    "e5m2",
     "from_zero",
     "funcs",
     "grouped",

@@ -62,6 +62,7 @@ class AddBegin : public IRMutator {
         if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
             return e;
         }
+        found = true;
         std::map<std::string, Expr> at;
         for (size_t d = 0; d < call->args.size(); d++) {
             at[sum.args()[d]] = call->args[d];
@@ -70,6 +71,8 @@ class AddBegin : public IRMutator {
     }
 
 public:
+    bool found = false;
+
     AddBegin(const Function &sum, const Expr &begin) : sum(sum), begin(begin) {
     }
 };
@@ -289,11 +292,14 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
     return Func(copied);
 }
 
-void from_zero(Function sum, Function reader) {
+bool from_zero(Function sum, Function reader) {
     Expr &begin = sum.definition().values()[0];
     AddBegin add(sum, begin);
     reader.mutate(&add);
-    begin = Halide::Internal::make_zero(begin.type());
+    if (add.found) {
+        begin = Halide::Internal::make_zero(begin.type());
+    }
+    return add.found;
 }
 
 Func operand(Function sum, int factor, const std::vector<std::string> &order,
@@ -314,23 +320,23 @@ Func operand(Function sum, int factor, const std::vector<std::string> &order,
     Expr inner = cast ? cast->value : chosen;
     std::vector<std::string> args;
     std::vector<Expr> own;
+    std::map<std::string, Expr> renamed;  // at once: the sum may have variables of these names
     Variables found;
     inner.accept(&found);
     for (const std::string &variable : order) {
         auto used = found.inside.find(variable);
-        if (used == found.inside.end()) {
+        if (used == found.inside.end() || renamed.count(variable)) {
             return Func();
         }
         own.push_back(used->second);
         args.push_back("v" + std::to_string(args.size()));
-        inner = substitute(variable, Variable::make(Halide::Int(32), args.back()), inner);
-        found.inside.erase(used);
+        renamed[variable] = Variable::make(Halide::Int(32), args.back());
     }
-    if (!found.inside.empty()) {
+    if (renamed.size() < found.inside.size()) {
         return Func();
     }
     Func made(name);
-    made.function().define(args, {inner});
+    made.function().define(args, {substitute(renamed, inner)});
     Expr read = Call::make(made.function(), own, 0);
     read = cast ? Cast::make(cast->type, read) : read;
     Expr terms = factor ? product->a * read : read * product->b;

@@ -21,8 +21,9 @@ std::vector<Halide::Func> copy(const Functions &outputs);
 Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
                        const std::string &variable, const std::string &name);
 
-// Has the definition of a `sum` be 0, and `reader` add what it was where it reads that.
-void from_zero(Halide::Internal::Function sum, Halide::Internal::Function reader);
+// Has the definition of a `sum` be 0, and `reader` add what it was where it reads that; whether it
+// does read it, else nothing changes.
+bool from_zero(Halide::Internal::Function sum, Halide::Internal::Function reader);
 
 // A Func of its own, of that name, for a factor (0 or 1) of the products that the only update of
 // `sum` adds to its element, which reads it. It is of the type that the factor is cast from, and of

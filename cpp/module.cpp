@@ -202,7 +202,7 @@ PYBIND11_MODULE(_native, m) {
         return bridge::clone_for(f.function(), consumer.function(), variable, name);
     });
     m.def("from_zero", [](const Halide::Func &sum, const Halide::Func &reader) {
-        bridge::from_zero(sum.function(), reader.function());
+        return bridge::from_zero(sum.function(), reader.function());
     });
     m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
                         const std::string &name) {

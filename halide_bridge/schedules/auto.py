@@ -31,7 +31,7 @@ from halide_bridge.schedules.recognise.program import Member, Program, read_prog
 from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.rows import ELEMENTS, MOST
-from halide_bridge.schedules.sizes import Guess, Sizes, guess, is_argument
+from halide_bridge.schedules.sizes import Sizes, guess, is_argument
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
 from selector.families.bands import worth
 from selector.ir.module import Module
@@ -85,10 +85,8 @@ def autoschedule(
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
     wanted = _wanted(target, instructions, location)
-    program = read_program(outputs, wanted.tf32)
-    known = guess(program, sizes, location)
-    first = set_apart(program, known, machine_for(wanted.target))
-    schedule = _applied(outputs, _plan(outputs, wanted, known))
+    plan, first = _plan(outputs, wanted, sizes, location)
+    schedule = _applied(outputs, plan)
     _scheduled.update((func.name(), location) for func in outputs)
     return replace(schedule, source=first + schedule.source)
 
@@ -106,14 +104,9 @@ def lower_auto(
     that the pipeline has.
     """
     with apart(source.said):
-        outputs, wanted = (
-            native().copy(source.outputs),
-            _wanted(target, instructions, source.location),
-        )
-        program = read_program(outputs, wanted.tf32)
-        known = guess(program, sizes, source.location, some)
-        set_apart(program, known, machine_for(wanted.target))
-        plan = _plan(outputs, wanted, known)
+        outputs = native().copy(source.outputs)
+        wanted = _wanted(target, instructions, source.location)
+        plan, _ = _plan(outputs, wanted, sizes, source.location, some)
         module = lower_copy(
             outputs,
             lambda copies: _applied(copies, plan),
@@ -122,7 +115,7 @@ def lower_auto(
             inputs=source.inputs,
             pipeline=source.pipeline,
         )
-    return module, known.depends_on()
+    return module, plan.known.depends_on()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +171,23 @@ def _applied(outputs: list[Any], plan: Plan) -> Schedule:
     return Schedule(scheduling.script.source, scheduling.report)
 
 
-def _plan(outputs: list[Any], wanted: _Wanted, known: Guess) -> Plan:
+def _plan(
+    outputs: list[Any], wanted: _Wanted, sizes: Sizes | None, location: str, some: bool = False
+) -> tuple[Plan, str]:
     """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
-    copy.
+    copy; and Python for the factors of them that are Funcs from now on.
     """
-    program = read_program(outputs, wanted.tf32)
-    plan = Plan({}, {}, known, machine_for(wanted.target))
+    program, machine = read_program(outputs, wanted.tf32), machine_for(wanted.target)
+    known = guess(program, sizes, location, some)
+    first = set_apart(program, known, machine)
+    if first:
+        program = read_program(outputs, wanted.tf32)
+    return _taken(outputs, program, Plan({}, {}, known, machine), wanted), first
+
+
+def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+    """The plan with what the compiler takes."""
+    known = plan.known
     for member in program:
         plan = _attending(member, outputs, program, plan, wanted)
     taken = {name for found, _ in plan.online.values() for name in found.inside}

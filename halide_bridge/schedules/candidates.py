@@ -47,9 +47,9 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         return _why_not_copied(layer, turned, program, known, machine) or layer
     window = layer or window_of(member, program) or product
     if isinstance(window, str) and isinstance(product, Product):
-        extents = [known.extent(member, d) for d in (0, product.m)]
+        n, m = known.extent(member, 0), known.extent(member, product.m)
         k = known.value(member.stages[1].reduced[product.k].extent)
-        return product if fills(*extents, k) else "tiles of its products would be mostly empty"
+        return product if fills(n, m, k) else "tiles of its products would be mostly empty"
     match window:
         case Window(type=t) if t == FLOAT32 and not windows.worth_rounding(window.shape, machine):
             return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"

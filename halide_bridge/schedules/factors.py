@@ -16,16 +16,13 @@ def set_apart(program: Program, known: Guess, machine: Machine) -> str:
     """Make Funcs of factors that keep sums from a tensor unit by being more than elements. Python
     that does so to ``output``; empty where there are none.
     """
-    lines = list[str]()
-    for member in program:
-        if not member.fixed and isinstance(sum_of(member, program, known, machine), str):
-            lines += _apart(member, program, known)
+    lines = [line for member in program for line in _apart(member, program, known, machine)]
     return "\n".join(("f = hb.funcs(output)", *lines, "")) if lines else ""
 
 
-def _apart(member: Member, program: Program, known: Guess) -> list[str]:
-    found = computed_factors(member, program)
-    if not found:
+def _apart(member: Member, program: Program, known: Guess, machine: Machine) -> list[str]:
+    found = [] if member.fixed else computed_factors(member, program)
+    if not found or not isinstance(sum_of(member, program, known, machine), str):
         return []
     depth = max(known.value(r.extent) for r in member.stages[1].reduced)
     if not fills(known.extent(member, 0), known.extent(member, 1), depth):
@@ -33,9 +30,9 @@ def _apart(member: Member, program: Program, known: Guess) -> list[str]:
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]
     loops += [(r, f"{func}.rvars(0)[{i}]") for i, r in enumerate(handle.rvars(0))]
-    known = {loop.name(): (loop, text) for loop, text in loops}
+    by_name = {loop.name(): (loop, text) for loop, text in loops}
     for factor, order in found:
-        operand(handle, factor, [known[name][0] for name in order])
-        said = ", ".join(known[name][1] for name in order)
+        operand(handle, factor, [by_name[name][0] for name in order])
+        said = ", ".join(by_name[name][1] for name in order)
         lines.append(f"hb.operand({func}, {factor}, [{said}])")
     return lines

@@ -240,9 +240,7 @@ class Scheduling:
         n, *batch = func.args()
         m = batch.pop(product.m - 1)
         a, b = self._operand(product.a, "A"), self._operand(product.b, "B")
-        if (
-            a.source is b.source
-        ):  # what a block stages of it for its rows is not that for its columns
+        if a.source is b.source:  # a block has other parts of it for its rows and its columns
             b = replace(b, source=clone(b.source, func, n))
         turns = [*func.rvars(0)]
         k = turns.pop(product.k)

@@ -231,6 +231,19 @@ def test_what_is_left_to_torch_is_named(folder: Path) -> None:
     assert "loop over keys would not end where the mask does" in report()
 
 
+def test_attention_whose_scores_would_be_stored_is_left(folder: Path) -> None:
+    """No schedule in one loop has 20 channels: as products alone it would be slower."""
+
+    class Attention(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return functional.scaled_dot_product_attention(x, x, x)
+
+    x = torch.randn(2, 3, 37, 20).half()
+    with torch.no_grad():
+        near(compiled(Attention(), folder)(x), Attention()(x.float()), TOLERANCE[F16])
+    assert "its scores would be stored" in report()
+
+
 def test_a_strided_layer_is_left_and_named(folder: Path) -> None:
     model = nn.Conv2d(16, 8, 3, stride=2).eval().half().to(memory_format=torch.channels_last)
     x = torch.randn(1, 16, 9, 9).half().to(memory_format=torch.channels_last)

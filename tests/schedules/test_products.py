@@ -1,5 +1,6 @@
 """Which sums of products go to tensor units without a schedule, and what keeps others from them."""
 
+# pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
 from typing import Any

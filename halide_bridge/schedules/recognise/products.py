@@ -61,7 +61,7 @@ def product_of(member: Member, program: Program) -> Product | str:
         return "its sum does not begin at 0"
     if update.predicate is not None:
         return "a condition says which terms count"
-    if not (starts_at_zero(start) or may_start(start, program)):
+    if not may_start(start, program):
         return "what it starts with is computed"
     kinds = [multiplied(e, member, program) for e in pair]
     misses = [k for k in kinds if isinstance(k, str)]
@@ -100,7 +100,7 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
     found, own = [], []
     for factor, e in enumerate(pair):
         used = {v.name for v in walk_expr(e) if isinstance(v, Var)} & variables
-        if not used >= sums or not _is_multiplied(e):
+        if not used >= sums or not _is_multiplied(_source_type(e)):
             return []
         own.append(used - sums)
         if element(e) is None or isinstance(_read(e, member, program), str):
@@ -108,9 +108,13 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
     return found if own[0] - own[1] and own[1] - own[0] else []
 
 
-def _is_multiplied(e: Expr) -> bool:
-    """Whether tensor units multiply what a factor is cast from."""
-    kind = e.value.type if isinstance(e, Cast) else e.type
+def _source_type(e: Expr) -> Type:
+    """What a factor is cast from."""
+    return (e.value if isinstance(e, Cast) else e).type
+
+
+def _is_multiplied(kind: Type) -> bool:
+    """Whether tensor units multiply such elements, unasked."""
     return kind.bits == 8 or (kind.bits == 16 and kind.kind in _FLOATS)
 
 
@@ -187,7 +191,7 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     """The type of a factor's elements, or why tensor units do not multiply it; ``halves``: bytes
     may be multiplied as f16, which has them all.
     """
-    access, kind = element(e), (e.value if isinstance(e, Cast) else e).type
+    access, kind = element(e), _source_type(e)
     if access is None:
         return "an operand is computed in the update"
     operand = program.members.get(access.func)
@@ -196,7 +200,7 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
         return f"`{label}` is no Func and no argument of the pipeline"
     if program.tf32 and kind == FLOAT32 == e.type == member.types[0]:
         return kind
-    if kind.bits > 16 or kind.bits < 8 or (kind.bits == 16 and kind.kind not in _FLOATS):
+    if not _is_multiplied(kind):
         return f"`{label}` has elements of {kind}, which tensor units do not multiply"
     wide = Type(Kind.FLOAT, 32) if kind.bits == 16 or halves else Type(Kind.INT, 32)
     if e.type != wide or member.types[0] != wide:

@@ -12,7 +12,6 @@ from halide_bridge.schedules.recognise.products import (
     factors,
     may_start,
     multiplied,
-    starts_at_zero,
 )
 from halide_bridge.schedules.recognise.program import (
     Access,
@@ -98,7 +97,7 @@ def window_of(member: Member, program: Program) -> Window | str:
     read, weights = element(image), element(taps)
     assert read is not None
     assert weights is not None
-    if not (starts_at_zero(member.stages[0]) or may_start(member.stages[0], program)):
+    if not may_start(member.stages[0], program):
         return "what it starts with is computed"
     found = _along(member, read, weights, reduced)
     if isinstance(found, str):

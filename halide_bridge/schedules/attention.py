@@ -15,7 +15,7 @@ from typing import Any
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
-from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling
+from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling, padded
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _join(p: Joining, depth: int) -> Any:
 def _mix(p: Attention, block: Any, size: Tiling) -> None:
     """The weights, and the product with the values."""
     (d, m), (r,) = _of_a_head(p.mixed, p.places.mixed, p.mixed.update()), p.mixed.rvars(0)
-    p.mixed.bound_extent(d, p.depth).bound_extent(m, size.block).compute_at(p.output, block)
+    p.mixed.bound_extent(d, padded(p.depth)).bound_extent(m, size.block).compute_at(p.output, block)
     store_in(p.mixed, _memory(size))
     _rows_of(p.mixed, m, size, (d,))
     ro, ri, rv = rvars("ro", "ri", "rv")
@@ -133,7 +133,7 @@ def _mix(p: Attention, block: Any, size: Tiling) -> None:
     p.weight.bound_extent(n, size.keys).bound_extent(m, size.rows)
     _tile(p.weight, n, m, size)
     _score(p, p.scores[2], (p.mixed, ro, mw), block, size)
-    values, shape = p.values.in_(p.mixed), (p.depth, size.keys)
+    values, shape = p.values.in_(p.mixed), (padded(p.depth), size.keys)
     _stage(values, p.places.value, p.mixed, ro, shape, size.stages)
 
 
@@ -201,8 +201,9 @@ def _score(
         shape = (size.keys, size.block)
         _stage(matrix.in_(scores), 1, consumer, run, shape, size.stages)
     queries, keys = p.query.in_(scores), p.keys.in_(scores)
-    _stage(queries, p.places.query, p.output, block, (p.depth, size.block))
-    _stage(keys, p.places.key, consumer, run, (p.depth, size.keys), size.stages)
+    channels = padded(p.depth)
+    _stage(queries, p.places.query, p.output, block, (channels, size.block))
+    _stage(keys, p.places.key, consumer, run, (channels, size.keys), size.stages)
 
 
 def _stage(

@@ -152,10 +152,14 @@ ORDERS = {
     "another order of the result": Pipeline(given=BETWEEN, stored="sbhd"),
     "batch and heads between": Pipeline(given="sbhd", inner="sbhd", stored="sbhd"),
     "no batch": Pipeline(given="shd", inner="shd", stored="shd"),
+    "40 channels": Pipeline(40),
+    "72 channels, heads between": Pipeline(72, BETWEEN, BETWEEN, BETWEEN),
+    "rows of no whole 16 bytes": Pipeline(20, BETWEEN, BETWEEN, BETWEEN),
     "shared keys": Pipeline(given=BETWEEN, inner=BETWEEN, stored=BETWEEN, sharing=2),
 }
 RAGGED = ((1, 2, 1, 1), (2, 4, 70, 83), (1, 2, 130, 65))
 OTHERS = {
+    "more channels than registers": Pipeline(512),
     "a sum that starts with one": Pipeline(total=1),
     "a mean that starts with one": Pipeline(mixed=1),
     "values of the next keys": Pipeline(turned=1),
@@ -185,3 +189,18 @@ def test_another_algorithm_is_not_and_right(name: str) -> None:
     output, schedule = case.scheduled()
     assert ONE_LOOP not in schedule.report
     assert_right(case, hb.compile(output, target="sm_90a"), (1, 2, 33, 70))
+
+
+@pytest.mark.parametrize("depth", [20, 40])
+def test_what_lies_behind_the_channels_is_not_read(depth: int) -> None:
+    """Neither what is beside an array that is a part of another, nor channels that a sum leaves."""
+    case = Pipeline(depth, "shd", "shd", "shd")
+    kernel = hb.compile(case.scheduled()[0], target="sm_90a")
+    arrays = case.drawn(1, 2, 33, 70)
+    exact = case.exact(arrays)
+    held = {n: np.full((*a.shape[:2], 64), np.nan, np.float16) for n, a in arrays.items()}
+    for name, array in arrays.items():
+        held[name][..., :depth] = array
+    for given in (held, {n: a[..., :depth] for n, a in held.items()}):
+        for run in (kernel.interpret, lambda **options: check(kernel, **options)):
+            assert error(run(**given, sizes=exact.shape), exact) < BESIDE

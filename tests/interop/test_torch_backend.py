@@ -236,7 +236,7 @@ def test_attention_whose_scores_would_be_stored_is_left(folder: Path) -> None:
     """No schedule in one loop has 512 channels: as products alone it would be slower."""
 
     class Attention(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: Any) -> Any:
             return functional.scaled_dot_product_attention(x, x, x)
 
     x = torch.randn(2, 3, 37, 512).half()
@@ -250,7 +250,7 @@ def test_attention_reads_its_operands_as_they_lie(folder: Path, heads_between: b
     """Any number of channels; of heads between channels and places no copy is made."""
 
     class Attention(nn.Module):
-        def forward(self, *given: torch.Tensor) -> torch.Tensor:
+        def forward(self, *given: Any) -> Any:
             turned = (x.transpose(1, 2) if heads_between else x for x in given)
             return functional.scaled_dot_product_attention(*turned)
 

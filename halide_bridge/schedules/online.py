@@ -69,6 +69,7 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
         values=value,
         depth=found.depth,
         places=found.places,
+        whole=found.whole,
     )
     schedule_attention(p, tiling)
     return Grid(text=f"{tiling.units * 128} threads that multiply a block")

@@ -39,7 +39,7 @@ class Pipeline:
     """Of Q, K and V. Orders of dimensions as NumPy has them, by letters: batch, heads, sequence,
     depth; ``inner``: that of the scores, ``stored``: that of the result. ``sharing``: heads of one
     matrix of keys and values. ``total``, ``mixed``: what the sums start with. ``turned``: how many
-    keys on is the value of a key.
+    keys on is the value of a key. ``channels`` of a value, ``bounded``: and the user says so.
     """
 
     depth: int = 64
@@ -50,6 +50,8 @@ class Pipeline:
     total: float = 0
     mixed: float = 0
     turned: int = 0
+    channels: int = 0
+    bounded: bool = True
 
     def build(self) -> Any:
         """The output Func."""
@@ -88,7 +90,8 @@ class Pipeline:
         mixed[d, *own] += single(rounded[keys.x, *own]) * value
         stored = rows(self.stored)
         output[d, *stored] = hl.cast(F16, mixed[d, *own] / total[tuple(own)])
-        output.bound(d, 0, self.depth)
+        if self.bounded:
+            output.bound(d, 0, self.depth)
         return output
 
     def sizes(self, order: str, **extents: int) -> tuple[int, ...]:
@@ -99,7 +102,9 @@ class Pipeline:
         shapes = {
             "Q": self.sizes(self.given, b=batch, h=heads, s=queries),
             "K": self.sizes(self.given, b=batch, h=held, s=keys),
-            "V": self.sizes(self.given, b=batch, h=held, s=keys + self.turned),
+            "V": self.sizes(
+                self.given, b=batch, h=held, s=keys + self.turned, d=self.channels or self.depth
+            ),
         }
         return {n: random.standard_normal(s).astype(np.float16) for n, s in shapes.items()}
 
@@ -119,7 +124,7 @@ class Pipeline:
         sizes = {
             "Q": self.sizes(self.given, **extents),
             "K": self.sizes(self.given, **{**extents, "h": 8 // self.sharing}),
-            "output": self.sizes(self.stored, **extents),
+            "output": self.sizes(self.stored, **extents, d=self.channels or self.depth),
         }
         output = self.build()
         return output, hb.autoschedule(output, target="sm_90a", sizes=sizes)
@@ -155,6 +160,9 @@ ORDERS = {
     "40 channels": Pipeline(40),
     "72 channels, heads between": Pipeline(72, BETWEEN, BETWEEN, BETWEEN),
     "rows of no whole 16 bytes": Pipeline(20, BETWEEN, BETWEEN, BETWEEN),
+    "channels that nobody bounds": Pipeline(40, bounded=False),
+    "fewer channels of values": Pipeline(72, BETWEEN, BETWEEN, BETWEEN, channels=24, bounded=False),
+    "more channels of values": Pipeline(48, channels=100, bounded=False),
     "shared keys": Pipeline(given=BETWEEN, inner=BETWEEN, stored=BETWEEN, sharing=2),
 }
 RAGGED = ((1, 2, 1, 1), (2, 4, 70, 83), (1, 2, 130, 65))

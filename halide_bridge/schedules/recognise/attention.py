@@ -41,8 +41,9 @@ _KEYS = "keys"  # an axis that is none of the output's
 
 @dataclass(frozen=True, slots=True)
 class Online:
-    """Funcs by name. ``depth``: channels of queries, keys and values. ``paths``: from the peak and
-    from the total to the scores, pure Funcs of which none is met twice.
+    """Funcs by name. ``depth``: channels of queries and keys; ``whole``: the user has said that
+    values have as many. ``paths``: from the peak and from the total to the scores, pure Funcs of
+    which none is met twice.
     """
 
     output: str
@@ -55,6 +56,7 @@ class Online:
     key: str
     value: str
     depth: int
+    whole: bool
     paths: tuple[tuple[str, ...], tuple[str, ...]]
     places: Places
 
@@ -95,7 +97,7 @@ def online_of(mixed: Member, program: Program) -> Online | None:
     depth, value = number(parts.scores.stages[1].reduced[0].extent), weighted[1]
     paths = tuple(_path(f, parts.scores, program) for f in (parts.peak, parts.total, parts.weight))
     queries = [m for m in mixed.args[1:] if m not in _variables(value)]
-    if None in paths or len(queries) != 1 or parts.output.bounds.get(parts.output.args[0]) != depth:
+    if None in paths or len(queries) != 1:
         return None
     along = axes[mixed.name][mixed.args.index(queries[0])]
     place = {name: axis.index(along) for name, axis in axes.items()}
@@ -112,6 +114,7 @@ def online_of(mixed: Member, program: Program) -> Online | None:
         key=key.func,
         value=value.func,
         depth=depth,
+        whole=parts.output.bounds.get(parts.output.args[0]) == depth,
         paths=(paths[0] or (), paths[1] or ()),
         places=Places(
             **{name: place[func] for name, func in names.items()},

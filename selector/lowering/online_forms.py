@@ -92,7 +92,7 @@ def _masked_exponent(e: Expr) -> Expr:
             return _masked_exponent(Select(Compare(CompareOp.LE, b, a), value, low))
         case Select(c, value, low) if float_constant(low) == 0:
             inside = _below(c, value)
-            return map_expr(e, _masked_exponent) if inside is None else inside
+            return map_expr(e if inside is None else inside, _masked_exponent)
         case _:
             return map_expr(e, _masked_exponent)
 

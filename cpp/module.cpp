@@ -208,6 +208,10 @@ PYBIND11_MODULE(_native, m) {
                         const std::string &name) {
         return bridge::operand(sum.function(), factor, order, name);
     });
+    m.def("narrowed", [](const Halide::Func &f, const std::vector<Halide::Func> &readers,
+                         const std::string &name) {
+        return bridge::narrowed(f.function(), bridge::functions(readers), name);
+    });
     m.def("dealt", [](const Halide::Func &f, const Halide::Func &consumer,
                       const std::vector<int> &steps, const std::string &name) {
         return bridge::dealt(f.function(), consumer.function(), steps, name);

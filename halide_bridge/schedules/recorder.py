@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from halide_bridge import memory
+from halide_bridge import instead, memory
 from halide_bridge.checks import output_funcs
 from halide_bridge.groups import Taps, grouped
 from halide_bridge.names import Names, plain
@@ -164,7 +164,7 @@ class Script:
 
     def cloned(self, of: Recorded, consumer: Recorded, along: Any = None) -> Recorded:
         """A Func of its own for a consumer, or for what that reads along one of its variables."""
-        value = memory.clone(of.value, consumer.value, self._value(along))
+        value = instead.clone(of.value, consumer.value, self._value(along))
         identifier = self._identifier(f"{of.text}_of_{consumer.text}")
         said = ", ".join([of.text, consumer.text, *([] if along is None else [self._text(along)])])
         self._lines.append(("=", f"{identifier} = hb.clone({said})"))
@@ -172,7 +172,7 @@ class Script:
 
     def dealt(self, of: Recorded, consumer: Recorded, steps: Sequence[int]) -> Recorded:
         """A Func of its own for a consumer, with neighbours where that reads every so many."""
-        value = memory.dealt(of.value, consumer.value, steps)
+        value = instead.dealt(of.value, consumer.value, steps)
         identifier = self._identifier(f"{of.text}_dealt")
         said = f"{of.text}, {consumer.text}, {[*steps]}"
         self._lines.append(("=", f"{identifier} = hb.dealt({said})"))
@@ -202,7 +202,7 @@ class Script:
         self, of: Recorded, reader: Recorded, phases: Sequence[tuple[Any, Any, Any, int]]
     ) -> Recorded:
         """A Func of its own for a reader, with a dimension for the phases of some of its own."""
-        value = memory.phased(of.value, reader.value, self._value(phases))
+        value = instead.phased(of.value, reader.value, self._value(phases))
         identifier = self._identifier(f"{of.text}_phased")
         said = f"{of.text}, {reader.text}, {self._text([*phases])}"
         self._lines.append(("=", f"{identifier} = hb.phased({said})"))

@@ -42,7 +42,7 @@ class Pipeline:
     depth; ``inner``: that of the scores, ``stored``: that of the result. ``sharing``: heads of one
     matrix of keys and values. ``total``, ``mixed``: what the sums start with. ``turned``: how many
     keys on is the value of a key. ``channels`` of a value, ``bounded``: and the user says so.
-    ``masks``: what has nothing of the keys behind a query.
+    ``masks``: what has nothing of the keys behind a query, scores ``low`` instead.
     """
 
     depth: int = 64
@@ -56,6 +56,7 @@ class Pipeline:
     channels: int = 0
     bounded: bool = True
     masks: tuple[str, ...] = ()
+    low: float = -1e30
 
     def build(self) -> Any:
         """The output Func."""
@@ -85,7 +86,7 @@ class Pipeline:
         def seen(n: Any, value: Any, where: str, other: Any = LOWEST) -> Any:
             return hl.select(n <= m, value, other) if where in self.masks else value
 
-        scaled[n, *own] = seen(n, score, "score")
+        scaled[n, *own] = seen(n, score, "score", hl.f32(self.low))
         peak[tuple(own)] = LOWEST
         greater = seen(keys.x, scaled[keys.x, *own], "peak")
         peak[tuple(own)] = hl.max(peak[tuple(own)], greater)
@@ -176,6 +177,7 @@ ORDERS = {
     "fewer channels of values": Pipeline(72, BETWEEN, BETWEEN, BETWEEN, channels=24, bounded=False),
     "more channels of values": Pipeline(48, channels=100, bounded=False),
     "masked exponents": Pipeline(masks=("peak", "exponent")),
+    "masked scores": Pipeline(masks=("score",), low=-math.inf),
     "masked weights": Pipeline(40, BETWEEN, BETWEEN, BETWEEN, masks=("peak", "weight")),
     "shared keys": Pipeline(given=BETWEEN, inner=BETWEEN, stored=BETWEEN, sharing=2),
 }

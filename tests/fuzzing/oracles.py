@@ -85,6 +85,7 @@ class Compiled:
     kernel: Kernel
     arrays: Mapping[str, Array]
     expected: Array
+    size: float
     used: tuple[str, ...] = ()
 
     @property
@@ -118,7 +119,8 @@ def compiled(p: Program, clock: Clock) -> Compiled | Outcome:
             return Outcome("slow", f"in {_longest(clock)}", text, clock.seconds)
         arrays = reference.inputs(p, needed_extents(module, p))
         expected = clock.run("float64", lambda: reference.result(p, arrays))
-        return Compiled(p, module, kernel, arrays, expected, directives(pipeline))
+        size = reference.size_of_sums(p, arrays)
+        return Compiled(p, module, kernel, arrays, expected, size, directives(pipeline))
     except UserError as error:
         return Outcome("refused", _refusal(error), str(error), clock.seconds)
     except InternalError as error:
@@ -268,7 +270,8 @@ def _compared(c: Compiled, clock: Clock, gpu: bool) -> Outcome:
         try:
             found = clock.run(name, lambda oracle=oracle: oracle(c))
             unrounded = name == "halide" and any(o.produce for o in c.program.operands)
-            verdict = reference.differs(c.program, c.expected, found, UNROUNDED * unrounded)
+            more = UNROUNDED * unrounded
+            verdict = reference.differs(c.program, c.expected, found, more, c.size)
         except UserError as error:
             return Outcome("refused", f"call: {_refusal(error)}", str(error), clock.seconds)
         except emulation.Unsupported as error:

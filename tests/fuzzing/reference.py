@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -267,9 +268,18 @@ def tolerance(p: Program) -> tuple[float, float]:
     return allowed, 16 * allowed
 
 
-def differs(p: Program, expected: Array, found: Array, more: float = 0.0) -> str:
-    """What is wrong with a result, of which ``more`` is allowed than of others; empty if nothing
-    is.
+def size_of_sums(p: Program, arrays: Mapping[str, Array]) -> float:
+    """What rounding errors are relative to, where an epilogue may leave little of the sums."""
+    if p.form or p.values != "real" or not p.epilogue:
+        return 0.0
+    bare = replace(p, epilogue=())
+    sums = result(bare, {name: arrays[name] for name in input_kinds(bare)})
+    return float(np.sqrt(np.mean(sums.astype(np.float64) ** 2)))
+
+
+def differs(p: Program, expected: Array, found: Array, more: float = 0.0, size: float = 0.0) -> str:
+    """What is wrong with a result, of which ``more`` is allowed than of others, of sums of a
+    ``size``; empty if nothing is.
     """
     found = numbers(np.asarray(found), p.result).reshape(np.shape(found))
     if found.shape != expected.shape:
@@ -281,6 +291,7 @@ def differs(p: Program, expected: Array, found: Array, more: float = 0.0) -> str
     off = np.abs(wide - expected)
     off[~np.isfinite(expected)] = 0
     scale = float(np.sqrt(np.mean(np.where(np.isfinite(expected), expected, 0) ** 2))) or 1.0
+    scale = max(scale, size)
     norm, largest = (part + more * times for part, times in zip(tolerance(p), (1, 16), strict=True))
     error, most = float(np.sqrt(np.mean(off**2))) / scale, float(off.max(initial=0)) / scale
     if error <= norm and most <= largest:

@@ -24,6 +24,7 @@ from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, sum_of
 from halide_bridge.schedules.factors import set_apart, set_narrow
+from halide_bridge.schedules.made import pairs
 from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
@@ -210,6 +211,7 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) ->
             why = why or miss
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
+    plan = _made(outputs, program, plan, wanted)
     plan = _banded(outputs, program, plan, wanted)
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
     plan = _kept(outputs, plan, some, wanted.target) if some else plan
@@ -225,6 +227,17 @@ def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
         return plan
     more = plan.spreading()
     return plan if _why_not(outputs, more, wanted) else more
+
+
+def _made(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+    """The plan with filters whose blocks make what they read, each in one pair at most."""
+    done = set[str]()
+    for pair in pairs(program, plan):
+        if not done & {pair.columns, pair.before}:
+            more = plan.making(pair.columns, pair.tiling, pair.before, pair.box)
+            if not _why_not(outputs, more, wanted):
+                plan, done = more, done | {pair.columns, pair.before}
+    return plan
 
 
 def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:

@@ -39,7 +39,7 @@ from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.schedules.sweeps import Sweeps
-from halide_bridge.schedules.windows import Windows, schedule_windows
+from halide_bridge.schedules.windows import Made, Windows, schedule_windows
 from selector.families import attention, layers, windows
 from selector.ir.nodes import Var
 from selector.machine import Machine
@@ -51,8 +51,8 @@ class Plan:
     have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
     it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
     ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
-    ``spread`` over several blocks; resamplings on tensor units, ``banded``; the sizes and the GPU
-    to be fast at.
+    ``spread`` over several blocks; resamplings on tensor units, ``banded``; windows whose blocks
+    make what they read, with those that do (``made``); the sizes and the GPU to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -65,6 +65,7 @@ class Plan:
     apart: frozenset[str] = frozenset()
     banded: frozenset[str] = frozenset()
     spread: bool = False
+    made: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})
@@ -82,6 +83,13 @@ class Plan:
     def banding(self, label: str) -> Plan:
         misses = {name: why for name, why in self.misses.items() if name != label}
         return replace(self, banded=self.banded | {label}, misses=misses)
+
+    def making(
+        self, columns: str, tiling: windows.Tiling, before: str, box: windows.Tiling
+    ) -> Plan:
+        tensor = {**self.tensor, columns: (self.tensor[columns][0], tiling)}
+        tensor[before] = (self.tensor[before][0], box)
+        return replace(self, tensor=tensor, made={**self.made, columns: before})
 
     def spreading(self) -> Plan:
         return replace(self, spread=True)
@@ -111,6 +119,11 @@ class Scheduling:
                 placement.places[member.name] = Place.KERNEL
                 del placement.reader[member.name]
 
+        for member in program:
+            if member.label in plan.made:
+                found = plan.tensor[member.label][0]
+                assert isinstance(found, Window)
+                placement.places[found.image] = Place.BLOCK
         for found, _ in plan.online.values():
             for name in found.inside:
                 held = name in found.members
@@ -229,12 +242,11 @@ class Scheduling:
         product, tiling = self.plan.tensor[member.label]
         func = self._func(member)
         stored.compute_root()
+        if isinstance(tiling, windows.Tiling):
+            self._windows(member, tiling, stored)
+            return Grid(text=f"{tiling.threads} threads a block")
         if not starts_at_zero(member.stages[0]):
             from_zero(func, stored)
-        if isinstance(tiling, windows.Tiling):
-            assert isinstance(product, Window)
-            self._windows(product, tiling, func, stored)
-            return Grid(text=f"{tiling.threads} threads a block")
         if isinstance(tiling, layers.Tiling):
             assert isinstance(product, Layer)
             by_layer(
@@ -252,19 +264,35 @@ class Scheduling:
         contract(Contraction(stored, func, a, b, n, m, k, tuple(batch), tuple(turns)), tiling)
         return Grid(text=f"{tiling.threads} threads a block")
 
-    def _windows(self, found: Window, size: windows.Tiling, func: Recorded, out: Recorded) -> None:
-        image = self._func(self.program.members[found.image])
+    def _windows(self, member: Member, size: windows.Tiling, out: Recorded) -> None:
+        """A filter, and what its blocks make of what they read."""
+        found = self.plan.tensor[member.label][0]
+        assert isinstance(found, Window)
+        funcs, before = self._filter(member, found, out), self.plan.made.get(member.label)
+        others = fused(self.script, out, funcs.planes[found.channels > 1 :])
+        funcs = replace(funcs, planes=(*funcs.planes[: found.channels > 1], *others))
+        if before is not None:
+            maker = next(m for m in self.program if m.label == before)
+            first, box = self.plan.tensor[before]
+            assert isinstance(first, Window)
+            assert isinstance(box, windows.Tiling)
+            kept = self._func(self.program.members[found.image])
+            made = self._filter(maker, first, kept)
+            funcs = replace(funcs, made=Made(made, first.shape, box))
+        schedule_windows(funcs, found.shape, size)
+
+    def _filter(self, member: Member, found: Window, out: Recorded) -> Windows:
+        """The Funcs of a filter that sums begin at zero of, as ``out`` stores them."""
+        func, image = self._func(member), self._func(self.program.members[found.image])
+        if not starts_at_zero(member.stages[0]):
+            from_zero(func, out)
         args, first = func.args(), found.first
         x, y = (*args[first:], None)[:2]
-        planes = [*args[:first], *args[first + 2 :]]
+        planes = (*args[:first], *args[first + 2 :])
         taps = tuple(func.rvars(0)[place] for place in found.domain)
-        together = planes[:1] if found.channels > 1 else []
-        for plane in planes[len(together) :]:
+        for plane in planes[found.channels > 1 :]:
             func.bound_extent(plane, 1)
-        others = fused(self.script, out, planes[len(together) :])
-        planes = (*together, *others)
-        funcs = Windows(out, func, image, x, y, taps, planes, found.first, found.channels)
-        schedule_windows(funcs, found.shape, size)
+        return Windows(out, func, image, x, y, taps, planes, first, found.channels)
 
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(

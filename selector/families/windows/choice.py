@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from selector.families.windows.cost import estimate
+from selector.families.windows.cost import estimate, estimate_made
+from selector.families.windows.limits import box_of, why_not_made
 from selector.families.windows.space import space
 from selector.families.windows.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
@@ -27,6 +28,22 @@ def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
 def pick(shape: Shape, machine: Machine) -> Tiling:
     """The best by the model."""
     return _candidates(shape, machine.name)[0]
+
+
+def ranked_made(
+    shape: Shape, before: Shape, machine: Machine
+) -> list[tuple[float, Tiling, Tiling]]:
+    """Schedules of columns whose blocks make what they read, with the box of that and microseconds
+    of both filters, best first.
+    """
+    target = find_target(machine.target)
+    found = list[tuple[float, Tiling, Tiling]]()
+    for t in space(shape, target):
+        box = box_of(t, shape, before)
+        if box is not None and not why_not_made(t, shape, before, target):
+            cost = estimate_made(t, shape, box, before, machine)
+            found.append((cost.microseconds, t, box))
+    return sorted(found, key=lambda each: each[0])
 
 
 @lru_cache(maxsize=4096)

@@ -25,7 +25,8 @@ from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, sum_of
 from halide_bridge.schedules.factors import set_apart, set_narrow
 from halide_bridge.schedules.made import pairs
-from halide_bridge.schedules.places import Plan, Scheduling
+from halide_bridge.schedules.places import Scheduling
+from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program

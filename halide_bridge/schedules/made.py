@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from halide_bridge.schedules.candidates import window_shape
-from halide_bridge.schedules.places import Plan
+from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.facts import Place, Placement, place
 from halide_bridge.schedules.recognise.narrow import readers_of
 from halide_bridge.schedules.recognise.program import Member, Program

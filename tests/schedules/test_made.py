@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import halide as hl
@@ -130,7 +131,7 @@ def test_blocks_make_what_they_read_and_are_right(name: str, target: str) -> Non
     kernel = hb.compile(case.output, target=target, schedule="auto", sizes=case.large)
     assert kernel.plan.intermediates == ()
     assert "mma" in str(kernel.report)
-    for run in (kernel.interpret, lambda **all_: check(kernel, **all_)):
+    for run in (kernel.interpret, partial(check, kernel)):
         found = run(**case.arrays, sizes=case.exact.shape)
         error = np.linalg.norm(found - case.exact) / np.linalg.norm(case.exact)
         assert error < (1e-3 if name != "bytes" else 1e-9)
@@ -149,7 +150,7 @@ def test_what_is_written_down_gives_the_same_program(name: str) -> None:
 def chain(
     first: Callable[[Any, Any, Any], Any], second: Callable[[Any, Any], Any], edge: bool = False
 ) -> hl.Func:
-    """Two filters with f16 between them: what the first one reads of the image, the second of it."""
+    """Two filters with f16 between them: what each reads of the one before."""
     image, weights, r = hl.ImageParam(F16, 2, "I"), hl.ImageParam(F16, 2, "K"), hl.RDom([(0, 5)])
     kept = hl.Func("kept")
     window = first(image, r, hl.RDom([(0, 5), (0, 5)]))

@@ -213,22 +213,27 @@ class Scheduling:
         """A filter, and what its blocks make of what they read."""
         found = self.plan.tensor[member.label][0]
         assert isinstance(found, Window)
-        funcs, before = self._filter(member, found, out), self.plan.made.get(member.label)
+        funcs = self._filter(member, found, out)
         others = fused(self.script, out, funcs.planes[found.channels > 1 :])
         funcs = replace(funcs, planes=(*funcs.planes[: found.channels > 1], *others))
-        if before is not None:
-            maker = next(m for m in self.program if m.label == before)
-            first, box = self.plan.tensor[before]
-            assert isinstance(first, Window)
-            assert isinstance(box, windows.Tiling)
-            kept = self._func(self.program.members[found.image])
-            made = self._filter(maker, first, kept)
-            funcs = replace(funcs, made=Made(made, first.shape, box))
         schedule_windows(funcs, found.shape, size)
+
+    def _made(self, member: Member, found: Window) -> Made | None:
+        """What blocks of a filter make of what they read."""
+        before = self.plan.made.get(member.label)
+        if before is None:
+            return None
+        maker = next(m for m in self.program if m.label == before)
+        first, box = self.plan.tensor[before]
+        assert isinstance(first, Window)
+        assert isinstance(box, windows.Tiling)
+        kept = self._func(self.program.members[found.image])
+        return Made(self._filter(maker, first, kept), first.shape, box)
 
     def _filter(self, member: Member, found: Window, out: Recorded) -> Windows:
         """The Funcs of a filter that sums begin at zero of, as ``out`` stores them."""
-        func, image = self._func(member), self._func(self.program.members[found.image])
+        func, source = self._func(member), self.program.members[found.image]
+        image = self._func(source)
         if not starts_at_zero(member.stages[0]):
             from_zero(func, out)
         args, first = func.args(), found.first
@@ -237,7 +242,9 @@ class Scheduling:
         taps = tuple(func.rvars(0)[place] for place in found.domain)
         for plane in planes[found.channels > 1 :]:
             func.bound_extent(plane, 1)
-        return Windows(out, func, image, x, y, taps, planes, first, found.channels)
+        made = self._made(member, found)
+        pixels = made.windows.pixels if made else _reads_pixels(source, source.args[first])
+        return Windows(out, func, image, x, y, taps, planes, first, found.channels, made, pixels)
 
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(
@@ -355,3 +362,10 @@ class Scheduling:
             else:
                 grid = update_kernel(self.script, func, stage, self.placement)
         return grid
+
+
+def _reads_pixels(image: Member, x: str) -> bool:
+    """Whether planes are read from pixels whose channels lie next to each other."""
+    planes = {Var(v) for v in image.args if v != x}
+    inner = (a.indices[0] for a in image.accesses() if a.func != image.name and a.indices)
+    return any(i in planes for i in inner)

@@ -40,6 +40,8 @@ class Windows:
     over ``taps``: RVars along a row of them, and over rows if there are several. A signal has no
     ``y``. ``first``: the dimension of ``x``, before which lie the channels of a pixel;
     ``channels``: how many these are, where rows of pixels are filtered as rows of elements.
+    ``made``: what blocks make of the source; ``pixels``: it is read from channels next to each
+    other.
     """
 
     output: Any
@@ -52,11 +54,13 @@ class Windows:
     first: int = 0
     channels: int = 1
     made: Made | None = None
+    pixels: bool = False
 
     def blocks(self, xo: Any, yo: Any) -> tuple[Any, ...]:
         """Loops over blocks, innermost first. Those of the channels of a pixel follow each other:
-        together they store whole sectors."""
-        planar = self.output.args()[0].name() == self.x.name()
+        together they load and store whole sectors.
+        """
+        planar = not self.pixels and self.output.args()[0].name() == self.x.name()
         return (xo, yo, *self.planes) if planar else (*self.planes, xo, yo)
 
 
@@ -278,7 +282,10 @@ def _make(made: Made, reader: Any, block: Any, units: int, run: int) -> None:
     else:
         total.split(p.x, xv, xi, box.outputs).vectorize(xi).unroll(xv)
         longest = _sum_by_warps(p, shape, box)
-    _stage_for_warps(p, shape, box, block, longest, reader)
+    if p.made is None:
+        _stage_for_warps(p, shape, box, block, longest, reader)
+    else:
+        _make(p.made, reader, block, units, shape.run)
 
 
 def _groups(p: Windows, shape: Shape, size: Tiling) -> Any:

@@ -24,7 +24,7 @@ from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, sum_of
 from halide_bridge.schedules.factors import set_apart, set_narrow
-from halide_bridge.schedules.made import pairs
+from halide_bridge.schedules.made import chains
 from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.attention import online_of
@@ -231,13 +231,14 @@ def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
 
 
 def _made(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
-    """The plan with filters whose blocks make what they read, each in one pair at most."""
+    """The plan with filters whose blocks make what they read, each in one chain at most."""
     done = set[str]()
-    for pair in pairs(program, plan):
-        if not done & {pair.columns, pair.before}:
-            more = plan.making(pair.columns, pair.tiling, pair.before, pair.box)
+    for chain in chains(program, plan):
+        names = {chain.columns, *chain.before}
+        if not done & names:
+            more = plan.making(chain.columns, chain.tiling, chain.before, chain.boxes)
             if not _why_not(outputs, more, wanted):
-                plan, done = more, done | {pair.columns, pair.before}
+                plan, done = more, done | names
     return plan
 
 

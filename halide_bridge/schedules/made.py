@@ -1,5 +1,5 @@
-"""Filters of columns whose blocks make what they read: rows, or columns, of another filter, which
-then never lie in memory. Both have gone to tensor units by themselves before; that it is faster so
+"""Filters of columns whose blocks make what they read: rows, or columns, of other filters, which
+then never lie in memory. All have gone to tensor units by themselves before; that it is faster so
 is the machine model's to say.
 """
 
@@ -19,61 +19,74 @@ from selector.ir.nodes import Var
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A filter of columns, and the one that makes its image, by stable names; the best tiling, the
-    box that its blocks make, and the microseconds that this saves.
+class Chain:
+    """A filter of columns and those that make its image, by stable names, the first one what the
+    columns read; the best tiling, the boxes that its blocks make, and the microseconds saved.
     """
 
     columns: str
-    before: str
+    before: tuple[str, ...]
     tiling: windows.Tiling
-    box: windows.Tiling
+    boxes: tuple[windows.Tiling, ...]
     gain: float
 
 
-def pairs(program: Program, plan: Plan) -> list[Pair]:
+def chains(program: Program, plan: Plan) -> list[Chain]:
     """Those that are worth it by the model, the best first."""
     placement = place(program, plan.stored)
-    found = (_pair(m, n, program, plan) for m, n in _chained(program, placement, plan))
-    return sorted((p for p in found if p is not None), key=lambda p: -p.gain)
-
-
-def _chained(program: Program, placement: Placement, plan: Plan) -> Iterator[tuple[Member, Member]]:
-    """Filters on tensor units, and those whose results they alone read, as these are stored."""
+    found: list[Chain] = []
     for member in program:
-        found, tiling = plan.tensor.get(member.label, (None, None))
-        if not isinstance(found, Window) or not isinstance(tiling, windows.Tiling):
-            continue
+        before: tuple[Member, ...] = ()
+        for maker in _makers(member, program, placement, plan):
+            before = (*before, maker)
+            chain = _chain(member, before, program, plan)
+            found += [] if chain is None else [chain]
+    return sorted(found, key=lambda chain: -chain.gain)
+
+
+def _makers(member: Member, program: Program, placement: Placement, plan: Plan) -> Iterator[Member]:
+    """Filters that make the image of one, of the first of these, and so on."""
+    while (found := _window(member, plan)) is not None:
         kept = program.members[found.image]
-        sums = [name for name, r in placement.reader.items() if r == kept.name]
+        sums = [name for name, reader in placement.reader.items() if reader == kept.name]
         if readers_of(kept, program) != (member,) or len(sums) != 1:
-            continue
-        before = program.members[sums[0]]
-        own = tuple(map(Var, before.args))
-        reads = [
-            a.indices for b in placement.bodies[kept.name] for a in b.reads() if a.func == sums[0]
-        ]
-        alike = before.args == kept.args and all(indices == own for indices in reads)
-        if placement.places[kept.name] is Place.KERNEL and alike and before.label in plan.tensor:
-            yield member, before
+            return
+        member = program.members[sums[0]]
+        own = tuple(map(Var, member.args))
+        reads = [a for body in placement.bodies[kept.name] for a in body.reads()]
+        alike = all(a.indices == own for a in reads if a.func == member.name)
+        if placement.places[kept.name] is not Place.KERNEL or member.args != kept.args or not alike:
+            return
+        yield member
 
 
-def _pair(member: Member, before: Member, program: Program, plan: Plan) -> Pair | None:
-    (found, tiling), (first, alone) = plan.tensor[member.label], plan.tensor[before.label]
-    if not isinstance(found, Window) or not isinstance(first, Window):
+def _window(member: Member, plan: Plan) -> Window | None:
+    """The filter that a sum is, if warps have it whose windows lie along the first dimensions."""
+    found, tiling = plan.tensor.get(member.label, (None, None))
+    if not isinstance(found, Window) or not isinstance(tiling, windows.Tiling):
         return None
-    if not isinstance(tiling, windows.Tiling) or not isinstance(alone, windows.Tiling):
+    return None if found.first or found.converted else found
+
+
+def _chain(
+    member: Member, before: tuple[Member, ...], program: Program, plan: Plan
+) -> Chain | None:
+    known = [(m, w) for m in (member, *before) if (w := _window(m, plan)) is not None]
+    if len(known) <= len(before):
         return None
-    shape = window_shape(found, program, plan.known)
-    image = replace(window_shape(first, program, plan.known), result_bytes=shape.bytes)
-    if not shape.down or found.first or first.first or image.converted:
-        return None
-    ranks = windows.ranked_made(shape, image, plan.machine)
+    shapes = [window_shape(w, program, plan.known) for _, w in known]
+    bytes_ = (shapes[0].result_bytes, *(shape.bytes for shape in shapes))
+    shapes = [replace(s, result_bytes=n) for s, n in zip(shapes, bytes_, strict=False)]
+    ranks = windows.ranked_made(shapes[0], shapes[1:], plan.machine)
     if not ranks:
         return None
-    apart = windows.estimate(tiling, shape, plan.machine).microseconds
-    apart += windows.estimate(alone, image, plan.machine).microseconds
-    microseconds, best, box = ranks[0]
+    apart = 0.0
+    for (m, _), shape in zip(known, shapes, strict=True):
+        tiling = plan.tensor[m.label][1]
+        assert isinstance(tiling, windows.Tiling)
+        apart += windows.estimate(tiling, shape, plan.machine).microseconds
+    microseconds, best, boxes = ranks[0]
     if microseconds >= apart:
         return None
-    return Pair(member.label, before.label, best, box, apart - microseconds)
+    names = tuple(m.label for m in before)
+    return Chain(member.label, names, best, boxes, apart - microseconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from halide_bridge.schedules.candidates import Sum, Tiling
@@ -53,11 +53,16 @@ class Plan:
         return replace(self, banded=self.banded | {label}, misses=misses)
 
     def making(
-        self, columns: str, tiling: windows.Tiling, before: str, box: windows.Tiling
+        self,
+        columns: str,
+        tiling: windows.Tiling,
+        before: Sequence[str],
+        boxes: Sequence[windows.Tiling],
     ) -> Plan:
-        tensor = {**self.tensor, columns: (self.tensor[columns][0], tiling)}
-        tensor[before] = (self.tensor[before][0], box)
-        return replace(self, tensor=tensor, made={**self.made, columns: before})
+        names, tilings = (columns, *before), (tiling, *boxes)
+        tensor = {n: (self.tensor[n][0], t) for n, t in zip(names, tilings, strict=True)}
+        made = dict(zip(names, before, strict=False))
+        return replace(self, tensor={**self.tensor, **tensor}, made={**self.made, **made})
 
     def spreading(self) -> Plan:
         return replace(self, spread=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from selector.families.windows.cost import estimate, estimate_made
-from selector.families.windows.limits import box_of, why_not_made
+from selector.families.windows.limits import boxes_of, why_not_made
 from selector.families.windows.space import space
 from selector.families.windows.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
@@ -31,18 +32,19 @@ def pick(shape: Shape, machine: Machine) -> Tiling:
 
 
 def ranked_made(
-    shape: Shape, before: Shape, machine: Machine
-) -> list[tuple[float, Tiling, Tiling]]:
-    """Schedules of columns whose blocks make what they read, with the box of that and microseconds
-    of both filters, best first.
+    shape: Shape, before: Sequence[Shape], machine: Machine
+) -> list[tuple[float, Tiling, tuple[Tiling, ...]]]:
+    """Schedules of columns whose blocks make what they read, with the boxes of that and the
+    microseconds of all filters, best first. ``before``: the filters that make it, the last one of
+    which reads the image.
     """
     target = find_target(machine.target)
-    found = list[tuple[float, Tiling, Tiling]]()
+    found = list[tuple[float, Tiling, tuple[Tiling, ...]]]()
     for t in space(shape, target):
-        box = box_of(t, shape, before)
-        if box is not None and not why_not_made(t, shape, before, target):
-            cost = estimate_made(t, shape, box, before, machine)
-            found.append((cost.microseconds, t, box))
+        if not why_not_made(t, shape, before, target):
+            boxes = boxes_of(t, shape, before)
+            cost = estimate_made(t, shape, boxes, before, machine)
+            found.append((cost.microseconds, t, boxes))
     return sorted(found, key=lambda each: each[0])
 
 

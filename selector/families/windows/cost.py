@@ -9,6 +9,7 @@ some of the best schedules of each had more weight than the rest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -99,21 +100,30 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted | None = 
 
 
 def estimate_made(
-    t: Tiling, shape: Shape, box: Tiling, before: Shape, machine: Machine
+    t: Tiling, shape: Shape, boxes: Sequence[Tiling], before: Sequence[Shape], machine: Machine
 ) -> Estimate:
-    """Of a schedule whose blocks make what they stage of the image, a ``box`` of another filter
-    (``before``), in place of copying it: with a part of that filter's image in shared memory.
+    """Of a schedule whose blocks make what they stage of the image, in place of copying it: boxes
+    of other filters (``before``), each of what the one ahead of it reads, and the first image's
+    part is copied.
     """
-    f, each = WARPS, turns(box, t.units)
-    spread = replace(box, rows=box.rows * each, units=-(-box.units // each))
-    clocks = f.bands * (band_bytes(t, shape) + band_bytes(box, before)) / machine.shared
-    clocks += _throughput(t, shape, machine, f) + _throughput(spread, before, machine, f)
-    clocks += _copied(spread, before, machine, f)
-    one = _begun(t, shape, f) + _used(t, shape, f) + _alone(spread, before, f, 1)
+    f = WARPS
+    spread = [
+        replace(box, rows=box.rows * each, units=-(-box.units // each))
+        for box in boxes
+        for each in (turns(box, t.units),)
+    ]
+    filters = [(t, shape), *zip(spread, before, strict=True)]
+    last, image = filters[-1]
+    bands = sum(map(band_bytes, (t, *boxes), (shape, *before)))
+    clocks = f.bands * bands / machine.shared
+    clocks += sum(_throughput(each, own, machine, f) for each, own in filters)
+    clocks += _copied(last, image, machine, f)
+    one = _begun(t, shape, f) + sum(_used(each, own, f) for each, own in filters[:-1])
+    one += _alone(last, image, f, 1)
     results = shape.planes * shape.width * shape.height * shape.result_bytes
-    moved = _bytes(replace(before, result_bytes=0)) + results
-    memory = f.dram * moved / machine.copy / 1e6
-    return _together(t, shape, machine, f, (memory, clocks, one), made_bytes(t, shape, box, before))
+    memory = f.dram * (_bytes(replace(image, result_bytes=0)) + results) / machine.copy / 1e6
+    room = made_bytes(t, shape, boxes, before)
+    return _together(t, shape, machine, f, (memory, clocks, one), room)
 
 
 def _together(

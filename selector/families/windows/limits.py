@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from selector.families.windows.tiling import (
     BAND,
     LONGEST_BAND,
@@ -182,21 +184,42 @@ def pitch(width: int, run: int) -> int:
     return (rounded(width, run) // run | 1) * run
 
 
-def made_bytes(t: Tiling, shape: Shape, box: Tiling, before: Shape) -> int:
-    """Shared memory of a block that makes what it reads."""
-    made = shape.bytes * pitch(t.width, shape.run) * box.height
-    return made + shared_bytes(box, before) + band_bytes(t, shape)
+def boxes_of(t: Tiling, shape: Shape, before: Sequence[Shape]) -> tuple[Tiling, ...]:
+    """The boxes of filters each of which makes the image of the one ahead of it, the first one that
+    of a tile of columns. Shorter than these where statements do not divide one, or it is of rows,
+    ahead of which nothing is made.
+    """
+    boxes: list[Tiling] = []
+    for first in before:
+        box = box_of(t, shape, first) if shape.down else None
+        if box is None:
+            break
+        boxes.append(box)
+        t, shape = box, first
+    return tuple(boxes)
 
 
-def why_not_made(t: Tiling, shape: Shape, before: Shape, target: Target) -> str:
+def made_bytes(t: Tiling, shape: Shape, boxes: Sequence[Tiling], before: Sequence[Shape]) -> int:
+    """Shared memory of a block that makes what it reads, about."""
+    readers = (shape, *before)
+    made = sum(
+        reader.bytes * pitch(box.width, reader.run) * box.height
+        for box, reader in zip(boxes, readers, strict=False)
+    )
+    bands = sum(map(band_bytes, (t, *boxes), readers))
+    return made + staged_bytes(boxes[-1], before[-1]) + bands + 1024
+
+
+def why_not_made(t: Tiling, shape: Shape, before: Sequence[Shape], target: Target) -> str:
     """Why blocks of a schedule that fits cannot make the part of the image that they read."""
-    box = box_of(t, shape, before)
-    if t.unit == "group" or not shape.down or box is None:
+    boxes = boxes_of(t, shape, before)
+    if t.unit == "group" or len(boxes) < len(before):
         return "statements do not divide what a tile of columns reads"
-    if before.channels > 1 or before.signal or (before.y.taps > 1 and not before.down):
-        return "a block makes filters of one axis"
-    if registers(box, before) > REGISTERS or _lanes(box, before) > MOST_LANES:
-        return "a thread needs too many registers"
-    if made_bytes(t, shape, box, before) > target.shared_memory:
-        return f"both images do not fit shared memory of {target.shared_memory} bytes"
+    for box, first in zip(boxes, before, strict=True):
+        if first.channels > 1 or first.signal or (first.y.taps > 1 and not first.down):
+            return "a block makes filters of one axis"
+        if registers(box, first) > REGISTERS or _lanes(box, first) > MOST_LANES:
+            return "a thread needs too many registers"
+    if made_bytes(t, shape, boxes, before) > target.shared_memory:
+        return f"its images do not fit shared memory of {target.shared_memory} bytes"
     return ""

@@ -32,11 +32,6 @@ bool from_zero(Halide::Internal::Function sum, Halide::Internal::Function reader
 Halide::Func operand(Halide::Internal::Function sum, int factor,
                      const std::vector<std::string> &order, const std::string &name);
 
-// A Func that has every so many elements of `f` along each dimension side by side, its last
-// dimension says which: f[x, y] is planes[x / 2, y / 3, x % 2 + y % 3 * 2]. `consumer` reads those.
-Halide::Func dealt(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
-                   const std::vector<int> &steps, const std::string &name);
-
 // How a loop of a reader is split: the variable, the loop over its phases, of which there are so many.
 struct Phases {
     std::string variable, loop;

@@ -5,16 +5,15 @@ kernels of their own copy them (``turns``), and one of the phases of its pixels 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
-from halide_bridge.schedules.turns import argument_of, dealt, turned
+from halide_bridge.schedules.turns import argument_of, turned
 from selector.families.layers import Tiling
 
 
@@ -36,9 +35,10 @@ def by_layer(
         total, args, phases = _phased(script, found, total, stored, args)
     operands = _Operands(script, program, known, total)
     if max(found.steps) > 1:
-        image = operands.dealt(found)
+        staged = _windows(script, found, total, args)
+        replace(operands, total=staged).rows(found.image, (found.inner,))
     else:
-        image, _ = operands.rows(found.image, (found.inner,))
+        staged = operands.rows(found.image, (found.inner,))[0].in_(total)
     either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
     weights, row = operands.rows(found.weights, either)
     domain = total.rvars(0)
@@ -46,7 +46,7 @@ def by_layer(
     filters = found.filters
     places = (args[filters], *args[:filters], *args[filters + 1 :])
     p = Layers(
-        stored, places, total, image, weights, domain[found.channels], taps, filters, found.inner,
+        stored, places, total, staged, weights, domain[found.channels], taps, filters, found.inner,
         found.along, row, phases,
     )  # fmt: skip
     schedule_layer(p, size)
@@ -68,6 +68,17 @@ def _phased(
     return script.phased(total, stored, told), tuple(pixels), tuple(loops)
 
 
+def _windows(script: Script, found: Layer, total: Recorded, args: tuple[Any, ...]) -> Recorded:
+    """What a block copies of an image whose windows lie apart, ``windows[c, x, y, s, r]`` of
+    ``image[c, 2 * x + s, 2 * y + r]``: the pixels that a tap reads are neighbours.
+    """
+    pixels, domain = [*total.args()], total.rvars(0)
+    pixels.pop(found.filters)
+    pixels.insert(found.inner, domain[found.channels])
+    taps = [domain[place] for place in found.taps]
+    return script.operand(total, found.factor, (*pixels, *taps))
+
+
 @dataclass(frozen=True, slots=True)
 class _Operands:
     script: Script
@@ -77,17 +88,6 @@ class _Operands:
 
     def _func(self, member: Member) -> Recorded:
         return self.script.func(member.label, member.handle)
-
-    def dealt(self, found: Layer) -> Recorded:
-        """The image of a layer whose windows are pixels apart, as they want it."""
-        operand = self.program.members[found.image]
-        argument = argument_of(operand, found.inner, self.program)
-        along = (found.inner if argument is None else argument.along) == 0
-        sizes = [self.known.extent(operand, d) for d in range(len(operand.args))]
-        source, run = self._func(operand), VECTOR // found.bytes
-        return dealt(
-            self.script, source, self.total, found.steps, found.inner, sizes, run, along=along
-        )
 
     def rows(self, name: str, either: Sequence[int]) -> tuple[Recorded, int]:
         """An operand of a layer, and along which of some dimensions it has rows. Where none lies

@@ -12,12 +12,18 @@ from typing import Any
 import halide as hl
 import numpy as np
 import pytest
+from emulation import check
+from verified import EMULATED, SIMULATED
 
 import halide_bridge as hb
+from selector.emit.cuda import emit_kernels
 from selector.families.layers import Shape, candidates
 from selector.machine import machine_for
+from selector.runtime.plan import MapArgument
+from selector.simulate import simulate
+from selector.targets import find_target
 
-pytestmark = pytest.mark.verified
+pytestmark = [EMULATED, SIMULATED]
 
 F16, F32 = hl.Float(16), hl.Float(32)
 c, f, x, y, n = (hl.Var(v) for v in "cfxyn")
@@ -104,6 +110,48 @@ def test_layers_go_to_tensor_units_and_are_right(name: str) -> None:
     if options.get("bias"):
         wanted = np.maximum(wanted + bias, 0)
     assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+APART: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
+    "3 x 3, zeros around": ({"stride": 2, "padding": 1}, (2, 5, 7, 24, 16)),
+    "3 x 3": ({"stride": 2}, (1, 6, 9, 72, 40)),
+    "1 x 1": ({"stride": 2, "taps": (1, 1)}, (3, 5, 6, 136, 24)),
+    "1 x 1, zeros around": ({"stride": 3, "taps": (1, 1), "padding": 1}, (1, 4, 7, 16, 24)),
+    "every third of every second": ({"stride": 3, "dilation": 2}, (2, 3, 4, 16, 8)),
+    "every ninth": ({"stride": 9, "taps": (3, 1)}, (1, 3, 4, 16, 8)),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_only_the_pixels_that_windows_read_are_copied(name: str) -> None:
+    """By one kernel, whatever remains at the ends of rows: where a page ends, or zeros begin."""
+    options, (images, high, wide, channels, filters) = APART[name]
+    out = layer(**options)
+    hb.autoschedule(out, target="sm_90a", sizes=(images, 28, 28, 64))
+    kernel = hb.compile(out, target="sm_90a")
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    (launch,) = plan.launches
+    taps, dilation = options.get("taps", (3, 3)), options.get("dilation", 1)
+    padding, stride = options.get("padding", 0), options["stride"]
+    steps = [a.steps for a in launch.arguments if isinstance(a, MapArgument) and a.name == "image"]
+    if max(taps) == 1:  # which of the pixels between is read is known, and said for rows at least
+        assert steps == ([(1, 1, stride, 1, 1)] if padding else [()])
+    else:
+        assert steps == ([] if stride > 8 else [(1, stride, stride, 1)])
+    random = np.random.default_rng(0)
+    reach = [dilation * (t - 1) - 2 * padding for t in taps]
+    shape = [stride * (e - 1) + 1 + r for e, r in zip((high, wide), reach[::-1], strict=True)]
+    image = random.standard_normal((images, *shape, channels)).astype(np.float16)
+    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
+    size = (images, high, wide, filters)
+    wanted = exact(image.astype(float), w.astype(float), size, dilation, padding, stride)
+    for ready in (True, False):
+        result = check(kernel, image=image, w=w, sizes=size, maps_ready=ready)
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+        found = simulate(kernels, plan, {"image": image, "w": w}, size, flags=ready)
+        assert found.faults == ()
+        (result,) = found.outputs.values()
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
 
 
 MISSES: dict[str, Callable[[], hl.Func]] = {

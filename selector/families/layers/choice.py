@@ -23,6 +23,7 @@ ROOM = 200 << 10  # bytes of shared memory
 # Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
 # block beside the steps; fitted to a layer of 12 x 12 pixels on an H200.
 L2_BYTES, STEP, START = 100, 115, 2500
+LARGEST_BOX = 256  # elements of a box of the copy engine along a dimension
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
 
@@ -58,6 +59,8 @@ def _space(shape: Shape) -> Iterator[Tiling]:
             # The pixels of a group lie side by side in shared memory.
             ends = [d for d in range(len(box)) if prod(box[d + 1 :]) == 1]
             for along in ends if groups > 1 else ends[-1:]:
+                if not _in_reach(box, groups, along, shape.steps):
+                    continue
                 for n in FILTERS:
                     left = min(MOST, REGISTERS // (128 * (groups + 1)) // 8 * 8)
                     if n // 2 + OTHERS > left or (n > 32 and n - 32 >= shape.filters):
@@ -67,6 +70,12 @@ def _space(shape: Shape) -> Iterator[Tiling]:
                         stages = min(MOST_STAGES, ROOM // one.run_bytes)
                         if stages > 2:
                             yield replace(one, stages=stages)
+
+
+def _in_reach(box: tuple[int, ...], groups: int, along: int, steps: tuple[int, ...]) -> bool:
+    """Whether the copy engine brings a block's pixels as one box, with those between them."""
+    each = [e * (groups if d == along else 1) for d, e in enumerate(box)]
+    return all(e * step <= LARGEST_BOX for e, step in zip(each, steps, strict=False))
 
 
 def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:

@@ -13,7 +13,8 @@ DEPTH_BYTES = 32  # of channels of one vector statement, which has fewer than 65
 class Shape:
     """``pixels`` of the outputs: their extents, innermost first, with that of the images; so many
     ``filters`` of ``channels`` times ``taps``; elements of so many ``bytes``. ``phases``: so many
-    times, with taps of their own.
+    times, with taps of their own. ``steps``: from the pixel that one output reads at a tap to that
+    of the next, along each dimension, 1 where there are none.
     """
 
     pixels: tuple[int, ...]
@@ -22,6 +23,7 @@ class Shape:
     taps: int
     bytes: int = 2
     phases: int = 1
+    steps: tuple[int, ...] = ()
 
     @property
     def depth(self) -> int:

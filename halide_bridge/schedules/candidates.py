@@ -14,6 +14,7 @@ from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_o
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.schedules.turns import argument_of
 from selector.families import channels, contraction, layers, windows
+from selector.ir.nodes import Var
 from selector.ir.types import FLOAT32
 from selector.machine import Machine
 from selector.targets import find_target
@@ -154,7 +155,19 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
     count = prod(phases)
     steps = tuple(step for d, step in enumerate(layer.steps) if d != layer.inner)
-    return layers.Shape(tuple(pixels), filters, max(1, channels), taps, layer.bytes, count, steps)
+    rows = count == 1 and any(_in_rows(m, layer) for m in program)
+    return layers.Shape(
+        tuple(pixels), filters, max(1, channels), taps, layer.bytes, count, steps, rows
+    )  # fmt: skip
+
+
+def _in_rows(reader: Member, layer: Layer) -> bool:
+    """Whether what reads a layer has its filters innermost, of elements of whole registers or
+    halves.
+    """
+    read = [a for a in reader.accesses() if a.func == layer.func and reader.name != layer.func]
+    first = Var(reader.args[0]) if reader.args and reader.types[0].bytes in (2, 4) else None
+    return any(a.indices[layer.filters] == first for a in read)
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

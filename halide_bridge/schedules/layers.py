@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
-from halide_bridge.schedules.asked import pipeline_stages, store_in
+from halide_bridge.schedules.asked import persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, rvars, variables
 from selector.families.layers.tiling import Tiling
 
@@ -63,6 +63,8 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
         p.output.fuse(outer[0], outer[1], xy)
         outer = (xy, *outer[2:])
     p.output.gpu_blocks(no, *outer)
+    if size.persistent:
+        persistent(p.output)
     pixels = list(p.total.args()[: len(p.places)])
     c = pixels.pop(p.filters)
     if p.filters:

@@ -23,6 +23,8 @@ ROOM = 200 << 10  # bytes of shared memory
 # Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
 # block beside the steps; fitted to a layer of 12 x 12 pixels on an H200.
 L2_BYTES, STEP, START = 100, 115, 2500
+HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
+STORED = 2  # dimensions of pixels that a box of results has
 LARGEST_BOX = 256  # elements of a box of the copy engine along a dimension
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
@@ -61,6 +63,8 @@ def _space(shape: Shape) -> Iterator[Tiling]:
             for along in ends if groups > 1 else ends[-1:]:
                 if not _in_reach(box, groups, along, shape.steps):
                     continue
+                if shape.rows and sum(e > 1 for e in box) > STORED:
+                    continue
                 for n in FILTERS:
                     left = min(MOST, REGISTERS // (128 * (groups + 1)) // 8 * 8)
                     if n // 2 + OTHERS > left or (n > 32 and n - 32 >= shape.filters):
@@ -70,6 +74,8 @@ def _space(shape: Shape) -> Iterator[Tiling]:
                         stages = min(MOST_STAGES, ROOM // one.run_bytes)
                         if stages > 2:
                             yield replace(one, stages=stages)
+                            if shape.rows:
+                                yield replace(one, stages=stages, persistent=True)
 
 
 def _in_reach(box: tuple[int, ...], groups: int, along: int, steps: tuple[int, ...]) -> bool:
@@ -102,4 +108,7 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     steps = shape.taps * -(-shape.channels // t.k)
     rounds = -(-_blocks(t, shape) // machine.multiprocessors)
     step = max(products, shared, t.run_bytes / L2_BYTES) + STEP
-    return rounds * (steps * step + START + rows * t.n / 8)
+    leaving = rows * t.n / 8
+    if t.persistent:
+        return START + rounds * max(steps * step + HANDOVER, leaving) + leaving
+    return rounds * (steps * step + START + leaving)

@@ -25,31 +25,6 @@ public:
     std::vector<std::string> names;
 };
 
-// Reads another Func where the place depends on a variable.
-class ReadElsewhere : public IRMutator {
-    const std::string from, variable;
-    const Function to;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        Expr e = IRMutator::visit(op);
-        const Call *call = e.as<Call>();
-        bool other = call && call->call_type == Call::Halide && call->name == from &&
-                     std::any_of(call->args.begin(), call->args.end(), [&](const Expr &index) {
-                         return expr_uses_var(index, variable);
-                     });
-        found = found || other;
-        return other ? Call::make(to, call->args, call->value_index) : e;
-    }
-
-public:
-    bool found = false;
-
-    ReadElsewhere(const std::string &from, const std::string &variable, const Function &to)
-        : from(from), variable(variable), to(to) {
-    }
-};
-
 // Adds to what is read of a sum what that began with.
 class AddBegin : public IRMutator {
     const Function sum;
@@ -75,19 +50,6 @@ public:
 
     AddBegin(const Function &sum, const Expr &begin) : sum(sum), begin(begin) {
     }
-};
-
-// The variables of loops that an expression depends on.
-class Variables : public IRGraphVisitor {
-    using IRGraphVisitor::visit;
-    void visit(const Variable *op) override {
-        if (!op->param.defined() && !op->image.defined()) {
-            inside.emplace(op->name, op);
-        }
-    }
-
-public:
-    std::map<std::string, Expr> inside;
 };
 
 // Images of so many dimensions that definitions read, by their names.
@@ -272,26 +234,6 @@ std::vector<Func> copy(const Functions &outputs) {
     return result;
 }
 
-Func clone_for(const Function &f, Function consumer, const std::string &variable,
-               const std::string &name) {
-    Function copied(Halide::Internal::unique_name(name));
-    std::map<FunctionPtr, FunctionPtr> known;
-    f.deep_copy(copied.name(), copied.get_contents(), known);
-    FunctionPtr self = copied.get_contents();
-    self.weaken();
-    copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates
-    if (variable.empty()) {
-        consumer.substitute_calls(f, copied);
-    } else {
-        ReadElsewhere elsewhere(f.name(), variable, copied);
-        consumer.mutate(&elsewhere);
-        if (!elsewhere.found) {
-            return Func();
-        }
-    }
-    return Func(copied);
-}
-
 bool from_zero(Function sum, Function reader) {
     Expr &begin = sum.definition().values()[0];
     AddBegin add(sum, begin);
@@ -300,48 +242,6 @@ bool from_zero(Function sum, Function reader) {
         begin = Halide::Internal::make_zero(begin.type());
     }
     return add.found;
-}
-
-Func operand(Function sum, int factor, const std::vector<std::string> &order,
-             const std::string &name) {
-    if (sum.updates().size() != 1 || sum.outputs() != 1) {
-        return Func();
-    }
-    Expr &value = sum.update(0).values()[0];
-    Expr whole = substitute_in_all_lets(value);
-    const Add *add = whole.as<Add>();
-    bool last = add && add->b.as<Mul>();
-    const Mul *product = !add ? nullptr : last ? add->b.as<Mul>() : add->a.as<Mul>();
-    if (!product) {
-        return Func();
-    }
-    Expr chosen = factor ? product->b : product->a;
-    const Cast *cast = chosen.as<Cast>();
-    Expr inner = cast ? cast->value : chosen;
-    std::vector<std::string> args;
-    std::vector<Expr> own;
-    std::map<std::string, Expr> renamed;  // at once: the sum may have variables of these names
-    Variables found;
-    inner.accept(&found);
-    for (const std::string &variable : order) {
-        auto used = found.inside.find(variable);
-        if (used == found.inside.end() || renamed.count(variable)) {
-            return Func();
-        }
-        own.push_back(used->second);
-        args.push_back("v" + std::to_string(args.size()));
-        renamed[variable] = Variable::make(Halide::Int(32), args.back());
-    }
-    if (renamed.size() < found.inside.size()) {
-        return Func();
-    }
-    Func made(name);
-    made.function().define(args, {substitute(renamed, inner)});
-    Expr read = Call::make(made.function(), own, 0);
-    read = cast ? Cast::make(cast->type, read) : read;
-    Expr terms = factor ? product->a * read : read * product->b;
-    value = last ? add->a + terms : terms + add->b;
-    return made;
 }
 
 void interleaved(Func stored, int channels, bool output) {

@@ -32,6 +32,11 @@ bool from_zero(Halide::Internal::Function sum, Halide::Internal::Function reader
 Halide::Func operand(Halide::Internal::Function sum, int factor,
                      const std::vector<std::string> &order, const std::string &name);
 
+// A Func of its own, of that name, that readers read in place of `f`: of the type that all of them
+// cast what they read of it to. Undefined where one reads it as it is, or they have several types.
+Halide::Func narrowed(const Halide::Internal::Function &f, const Functions &readers,
+                      const std::string &name);
+
 // How a loop of a reader is split: the variable, the loop over its phases, of which there are so many.
 struct Phases {
     std::string variable, loop;

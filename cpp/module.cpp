@@ -208,6 +208,10 @@ PYBIND11_MODULE(_native, m) {
                         const std::string &name) {
         return bridge::operand(sum.function(), factor, order, name);
     });
+    m.def("narrowed", [](const Halide::Func &f, const std::vector<Halide::Func> &readers,
+                         const std::string &name) {
+        return bridge::narrowed(f.function(), bridge::functions(readers), name);
+    });
     m.def("grouped", [](const std::vector<Halide::Func> &outputs, const Halide::Func &f,
                         const Halide::Func &consumer, int along, const std::string &source,
                         const std::string &weights, int group, int run, const std::string &name) {

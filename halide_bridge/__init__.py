@@ -12,17 +12,15 @@ from halide_bridge.adjoints import adjoint
 from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.float8 import e4m3, e5m2
 from halide_bridge.groups import Taps, grouped
+from halide_bridge.instead import clone, narrowed, operand, phased
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
     MemoryType,
-    clone,
     cluster,
     from_zero,
     interleaved,
     online,
-    operand,
     persistent,
-    phased,
     pipeline_stages,
     resident_blocks,
     self_fed,
@@ -53,6 +51,7 @@ __all__ = [
     "grouped",
     "interleaved",
     "lower",
+    "narrowed",
     "online",
     "operand",
     "persistent",

@@ -93,7 +93,7 @@ CASE = Case(
     arguments=(
         Option("heads", "number of heads (default 64)", positive),
         Option("length", "queries and keys of a head (default 4096)", positive),
-        Option("depth", "channels of a head, a multiple of 16 (default 64)", positive),
+        Option("depth", "channels of a head (default 64)", positive),
         Option("score", "the variant of the scores (default plain)", choices=SCORES),
         Option("scale", "factor of the scores (default 1/sqrt(depth))", float),
         Option("causal", "1: of the keys up to the query's place only (default 0)", int),

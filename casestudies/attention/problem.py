@@ -38,10 +38,9 @@ class Problem:
     window: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.heads, self.length) < 1 or self.depth < 16 or self.depth % 16:
+        if min(self.heads, self.length, self.depth) < 1:
             raise UserError(
-                f"attention: {self.heads} heads of {self.length} x {self.depth} is not a size",
-                hint="the depth is a multiple of 16",
+                f"attention: {self.heads} heads of {self.length} x {self.depth} is not a size"
             )
         check_known("attention", "score", self.score, SCORES, "one of")
         check_known("attention", "variant", self.types, TYPES)
@@ -153,6 +152,8 @@ SMALL = (
             (2, 130, 128),
             (1, 65, 32),
             (1, 70, 96),
+            (2, 131, 40),
+            (1, 66, 20),
         )
     ),
     *(Problem(*sizes, causal=True) for sizes in ((2, 1, 64), (2, 300, 64), (1, 129, 128))),

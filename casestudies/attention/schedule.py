@@ -8,10 +8,10 @@ import halide as hl
 
 from halide_bridge.schedules import Attention, schedule_attention
 from selector.families.attention import Tiling
-from selector.families.attention.tiling import DEPTH
+from selector.families.attention.tiling import DEPTH, padded
 
 
 def tensor(p: Attention, tiling: Tiling) -> hl.Func:
     """With vector statements that a head's channels are whole numbers of; returns the output."""
-    channels = tiling.channels if p.depth % tiling.channels == 0 else DEPTH
+    channels = tiling.channels if padded(p.depth) % tiling.channels == 0 else DEPTH
     return schedule_attention(p, replace(tiling, channels=channels))

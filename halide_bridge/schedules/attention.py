@@ -15,7 +15,22 @@ from typing import Any
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
-from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling
+from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling, padded
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The dimension of each Func that goes along the queries; of keys and values that of these."""
+
+    output: int = 1
+    mixed: int = 1
+    peak: int = 0
+    total: int = 0
+    weight: int = 1
+    scores: int = 1
+    query: int = 1
+    key: int = 1
+    value: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +48,8 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The Funcs that a schedule talks about: of channels (``depth`` of them) or keys, then queries,
-    then heads in one or two dimensions, with sums over the keys.
+    """The Funcs that a schedule talks about: of channels (``depth`` of them) or keys, then queries
+    and heads in one or two dimensions, in the order of ``places``, with sums over the keys.
 
     ``peak``, ``total``: the largest score of a query, and the sum of its weights; ``mixed``: that
     of the weighted values, which ``output`` divides by ``total``. ``scores``: of the operands
@@ -59,18 +74,20 @@ class Attention:
     updates: int = 1
     matrices: tuple[Any, ...] = ()
     joining: Joining | None = None
+    places: Places = Places()
 
 
 def schedule_attention(p: Attention, size: Tiling) -> Any:
     """Schedule attention so; returns the output."""
     mo, mi = variables("mo", "mi")
-    d, m, *heads = p.output.args()
+    (d, m), heads = _dims(p.output, p.places.output)
     p.output.bound(d, 0, p.depth).split(m, mo, mi, size.block)
     blocks = (*heads, mo) if size.heads_first else (mo, *heads)
     p.output.reorder(d, mi, *blocks).gpu_blocks(*blocks)
     _rows_of(p.output, mi, size, (d,))
     for number, rows in enumerate((p.peak, p.total)):
-        m, (r,) = rows.args()[0], rows.rvars(0)
+        place = (p.places.peak, p.places.total)[number]
+        (m,), (r,) = _of_a_head(rows, place, rows.update(), inner=0), rows.rvars(0)
         rows.compute_at(p.output, blocks[0]).bound_extent(m, size.block)
         _rows_of(rows, m, size)
         ro, ri, rv = rvars("ro", "ri", "rv")
@@ -104,19 +121,20 @@ def _join(p: Joining, depth: int) -> Any:
 
 def _mix(p: Attention, block: Any, size: Tiling) -> None:
     """The weights, and the product with the values."""
-    (d, m), (r,) = p.mixed.args()[:2], p.mixed.rvars(0)
-    p.mixed.bound_extent(d, p.depth).bound_extent(m, size.block).compute_at(p.output, block)
+    (d, m), (r,) = _of_a_head(p.mixed, p.places.mixed, p.mixed.update()), p.mixed.rvars(0)
+    p.mixed.bound_extent(d, padded(p.depth)).bound_extent(m, size.block).compute_at(p.output, block)
     store_in(p.mixed, _memory(size))
     _rows_of(p.mixed, m, size, (d,))
     ro, ri, rv = rvars("ro", "ri", "rv")
     update = p.mixed.update().split(r, ro, ri, size.keys).split(ri, ri, rv, DEPTH).atomic()
     mw = _rows_of(update, m, size, (d,), inner=(rv,), outer=(ri, ro))
-    n, m = p.weight.args()[:2]
+    n, m = _of_a_head(p.weight, p.places.weight)
     p.weight.compute_at(p.mixed, mw).store_in(REGISTER)
     p.weight.bound_extent(n, size.keys).bound_extent(m, size.rows)
     _tile(p.weight, n, m, size)
     _score(p, p.scores[2], (p.mixed, ro, mw), block, size)
-    _stage(p.values.in_(p.mixed), p.mixed, ro, (p.depth, size.keys), size.stages)
+    values, shape = p.values.in_(p.mixed), (padded(p.depth), size.keys)
+    _stage(values, p.places.value, p.mixed, ro, shape, size.stages)
 
 
 def _rows_of(
@@ -170,35 +188,57 @@ def _score(
     its loops over runs and over units) takes them.
     """
     consumer, run, unit = place
-    n, m = scores.args()[:2]
+    updates = [scores.update(number) for number in range(p.updates)]
+    n, m = _of_a_head(scores, p.places.scores, *updates)
     scores.compute_at(consumer, unit).bound_extent(n, size.keys).bound_extent(m, size.rows)
     store_in(scores, _memory(size))
     _tile(scores, n, m, size)
     (channel,) = scores.rvars(0)
-    _tile(scores.update(), n, m, size, channel)
-    if p.updates > 1:
-        _tile(scores.update(1), n, m, size)
+    _tile(updates[0], n, m, size, channel)
+    for update in updates[1:]:
+        _tile(update, n, m, size)
     for matrix in p.matrices:
         shape = (size.keys, size.block)
-        _stage(matrix.in_(scores), consumer, run, shape, size.stages)
-    _stage(p.query.in_(scores), p.output, block, (p.depth, size.block))
-    _stage(p.keys.in_(scores), consumer, run, (p.depth, size.keys), size.stages)
+        _stage(matrix.in_(scores), 1, consumer, run, shape, size.stages)
+    queries, keys = p.query.in_(scores), p.keys.in_(scores)
+    channels = padded(p.depth)
+    _stage(queries, p.places.query, p.output, block, (channels, size.block))
+    _stage(keys, p.places.key, consumer, run, (channels, size.keys), size.stages)
 
 
 def _stage(
     staged: Any,
+    place: int,
     consumer: Any,
     loop: Any,
     extents: tuple[int, int],
     stages: int = 1,
 ) -> None:
     """A copy of rows of channels in shared memory, ``stages`` iterations of the loop deep."""
-    inner, outer = staged.args()[:2]
+    inner, outer = _of_a_head(staged, place)
     staged.compute_at(consumer, loop).store_in(GPU_SHARED)
     staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])
     staged.vectorize(inner).vectorize(outer)
     if stages > 1:
         pipeline_stages(staged, stages)
+
+
+def _dims(func: Any, place: int, inner: int = 1) -> tuple[tuple[Any, ...], list[Any]]:
+    """The ``inner`` dimensions of a Func and the one at a place, and those of heads."""
+    others = [*func.args()]
+    row = others.pop(place)
+    return (*others[:inner], row), others[inner:]
+
+
+def _of_a_head(func: Any, place: int, *updates: Any, inner: int = 1) -> tuple[Any, ...]:
+    """The dimensions of a Func that is computed for one head at a time, but those of heads."""
+    own, heads = _dims(func, place, inner)
+    if place > inner:
+        for stage in (func, *updates):
+            stage.reorder(*own, *heads)
+        for head in heads:
+            func.bound_extent(head, 1)
+    return own
 
 
 def _memory(size: Tiling) -> MemoryType:

@@ -23,7 +23,7 @@ from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, sum_of
-from halide_bridge.schedules.factors import set_apart
+from halide_bridge.schedules.factors import set_apart, set_narrow
 from halide_bridge.schedules.places import Plan, Scheduling
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
@@ -175,14 +175,16 @@ def _plan(
     outputs: list[Any], wanted: _Wanted, sizes: Sizes | None, location: str, some: bool = False
 ) -> tuple[Plan, str]:
     """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
-    copy; and Python for the factors of them that are Funcs from now on.
+    copy; and Python for the parts of them that are Funcs from now on.
     """
     program, machine = read_program(outputs, wanted.tf32), machine_for(wanted.target)
     known = guess(program, sizes, location, some)
-    first = set_apart(program, known, machine)
-    if first:
-        program = read_program(outputs, wanted.tf32)
-    return _taken(outputs, program, Plan({}, {}, known, machine), wanted), first
+    lines = set_narrow(program)
+    program = read_program(outputs, wanted.tf32) if lines else program
+    factors = set_apart(program, known, machine)
+    program = read_program(outputs, wanted.tf32) if factors else program
+    lines = ["f = hb.funcs(output)", *lines, *factors, ""] if lines or factors else []
+    return _taken(outputs, program, Plan({}, {}, known, machine), wanted), "\n".join(lines)
 
 
 def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:

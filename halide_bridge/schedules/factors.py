@@ -1,23 +1,35 @@
-"""Factors of products that are computed in the update, as Funcs of their own: what the schedule of
-a tensor unit stages is a Func.
+"""Parts of what is computed in an update as Funcs of their own: what the schedule of a tensor unit
+stages is a Func, and what is stored is one.
 """
 
 from __future__ import annotations
 
-from halide_bridge.memory import operand
+from halide_bridge.instead import narrowed, operand
 from halide_bridge.schedules.candidates import fills, sum_of
+from halide_bridge.schedules.recognise.narrow import only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.sizes import Guess
 from selector.machine import Machine
 
 
-def set_apart(program: Program, known: Guess, machine: Machine) -> str:
-    """Make Funcs of factors that keep sums from a tensor unit by being more than elements. Python
-    that does so to ``output``; empty where there are none.
+def set_apart(program: Program, known: Guess, machine: Machine) -> list[str]:
+    """Make Funcs of factors that keep sums from a tensor unit by being more than elements. Lines of
+    Python that do so to the Funcs ``f`` of a pipeline.
     """
-    lines = [line for member in program for line in _apart(member, program, known, machine)]
-    return "\n".join(("f = hb.funcs(output)", *lines, "")) if lines else ""
+    return [line for member in program for line in _apart(member, program, known, machine)]
+
+
+def set_narrow(program: Program) -> list[str]:
+    """Make Funcs of what all that read a sum cast it to. Lines of Python, as above."""
+    lines: list[str] = []
+    for member in program:
+        readers = only_cast(member, program)
+        if readers:
+            narrowed(member.handle, *(r.handle for r in readers))
+            said = ", ".join(f'f["{m.label}"]' for m in (member, *readers))
+            lines.append(f"hb.narrowed({said})")
+    return lines
 
 
 def _apart(member: Member, program: Program, known: Guess, machine: Machine) -> list[str]:

@@ -25,10 +25,11 @@ def candidates(
     """Schedules of attention, the best first."""
     output = program.members[found.output]
     heads = 1
-    for d in range(2, len(output.args)):
-        heads *= known.extent(output, d)
+    queries = found.places.output
+    for d in range(1, len(output.args)):
+        heads *= known.extent(output, d) if d != queries else 1
     keys = known.value(program.members[found.mixed].stages[1].reduced[0].extent)
-    shape = attention.Shape(heads, known.extent(output, 1), max(1, keys), found.depth)
+    shape = attention.Shape(heads, known.extent(output, queries), max(1, keys), found.depth)
     best = attention.pick(shape, machine, parts=False)
     if best is not None:
         yield best
@@ -67,6 +68,7 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
         keys=key,
         values=value,
         depth=found.depth,
+        places=found.places,
     )
     schedule_attention(p, tiling)
     return Grid(text=f"{tiling.units * 128} threads that multiply a block")

@@ -118,14 +118,19 @@ class Scheduling:
                 placement.reader.pop(name, None)
 
     def _tiled_alike(self, member: Member, name: str) -> bool:
-        """Whether a Func that reads a product can be stored by the blocks that compute it."""
+        """Whether a Func that reads a product can be stored by the blocks that compute it: what
+        windows fill may have its planes elsewhere, inside of x and y too.
+        """
         reader = self.program.members[name]
         own = tuple(map(Var, member.args))
         reads = [a for a in self.placement.bodies[name][0].reads() if a.func == member.name]
         alone = sum(r == name for r in self.placement.reader.values()) == 1
-        if isinstance(self.plan.tensor[member.label][0], Layer):
+        found, args, stored = self.plan.tensor[member.label][0], member.args, reader.args
+        if isinstance(found, Layer):
             return alone and len({a.indices for a in reads}) == 1
-        return alone and reader.args == member.args and all(a.indices == own for a in reads)
+        if isinstance(found, Window) and found.first == 0 and {*stored} == {*args}:
+            args, stored = args[:2], tuple(v for v in stored if v in args[:2])
+        return alone and stored == args and all(a.indices == own for a in reads)
 
     def run(self) -> None:
         for member in self.program:

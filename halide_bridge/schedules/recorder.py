@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from halide_bridge import memory
+from halide_bridge import instead, memory
 from halide_bridge.checks import output_funcs
 from halide_bridge.groups import Taps, grouped
 from halide_bridge.names import Names, plain
@@ -164,7 +164,7 @@ class Script:
 
     def cloned(self, of: Recorded, consumer: Recorded, along: Any = None) -> Recorded:
         """A Func of its own for a consumer, or for what that reads along one of its variables."""
-        value = memory.clone(of.value, consumer.value, self._value(along))
+        value = instead.clone(of.value, consumer.value, self._value(along))
         identifier = self._identifier(f"{of.text}_of_{consumer.text}")
         said = ", ".join([of.text, consumer.text, *([] if along is None else [self._text(along)])])
         self._lines.append(("=", f"{identifier} = hb.clone({said})"))
@@ -172,7 +172,7 @@ class Script:
 
     def operand(self, of: Recorded, factor: int, order: Sequence[Any]) -> Recorded:
         """A Func of its own for a factor of a sum's products, over variables of the sum."""
-        value = memory.operand(of.value, factor, self._value(order))
+        value = instead.operand(of.value, factor, self._value(order))
         identifier = self._identifier(f"{of.text}_{'ab'[factor]}")
         said = f"{of.text}, {factor}, {self._text([*order])}"
         self._lines.append(("=", f"{identifier} = hb.operand({said})"))
@@ -202,7 +202,7 @@ class Script:
         self, of: Recorded, reader: Recorded, phases: Sequence[tuple[Any, Any, Any, int]]
     ) -> Recorded:
         """A Func of its own for a reader, with a dimension for the phases of some of its own."""
-        value = memory.phased(of.value, reader.value, self._value(phases))
+        value = instead.phased(of.value, reader.value, self._value(phases))
         identifier = self._identifier(f"{of.text}_phased")
         said = f"{of.text}, {reader.text}, {self._text([*phases])}"
         self._lines.append(("=", f"{identifier} = hb.phased({said})"))

@@ -23,7 +23,6 @@ from halide_bridge.schedules.asked import interleaved, pipeline_stages, resident
 from halide_bridge.stock import GPU_SHARED, rvars, variables
 from selector.families.windows.limits import staged_width
 from selector.families.windows.tiling import (
-    BAND,
     LONGEST_BAND,
     Shape,
     Tiling,
@@ -56,7 +55,8 @@ class Windows:
     def blocks(self, xo: Any, yo: Any) -> tuple[Any, ...]:
         """Loops over blocks, innermost first. Those of the channels of a pixel follow each other:
         together they store whole sectors."""
-        return (*self.planes, xo, yo) if self.first else (xo, yo, *self.planes)
+        planar = self.output.args()[0].name() == self.x.name()
+        return (xo, yo, *self.planes) if planar else (*self.planes, xo, yo)
 
 
 def schedule_windows(p: Windows, shape: Shape, size: Tiling) -> Any:
@@ -207,19 +207,21 @@ def _signal(p: Windows, shape: Shape, size: Tiling) -> Any:
 def _columns(p: Windows, shape: Shape, size: Tiling) -> Any:
     xo, xi, xv, yo, yi, yw, yv = variables("xo", "xi", "xv", "yo", "yi", "yw", "yv")
     p.output.split(p.x, xo, xi, size.width).split(xi, xv, xi, size.outputs)
-    p.output.split(p.y, yo, yi, size.height).split(yi, yw, yi, size.rows).split(yi, yv, yi, BAND)
-    p.output.reorder(xi, yi, xv, yv, yw, xo, yo, *p.planes).vectorize(xi).vectorize(yi)
-    p.output.unroll(xv).unroll(yv).gpu_blocks(xo, yo, *p.planes).gpu_threads(yw)
+    p.output.split(p.y, yo, yi, size.height).split(yi, yw, yi, size.rows)
+    p.output.split(yi, yv, yi, shape.band)
+    blocks = p.blocks(xo, yo)
+    p.output.reorder(xi, yi, xv, yv, yw, *blocks).vectorize(xi).vectorize(yi)
+    p.output.unroll(xv).unroll(yv).gpu_blocks(*blocks).gpu_threads(yw)
     p.total.bound_extent(p.x, size.width).bound_extent(p.y, size.rows).compute_at(p.output, yw)
     store_in(p.total, MemoryType.WMMAAccumulator)
     (taps,) = p.taps
     for stage, inner in ((p.total, ()), (p.total.update().atomic(), (taps,))):
-        stage.split(p.x, xv, xi, size.outputs).split(p.y, yv, yi, BAND)
+        stage.split(p.x, xv, xi, size.outputs).split(p.y, yv, yi, shape.band)
         stage.reorder(*inner, xi, yi, xv, yv)
         for loop in (*inner, xi, yi):
             stage.vectorize(loop)
         stage.unroll(xv).unroll(yv)
-    _stage_for_warps(p, shape, size, xo, 1)
+    _stage_for_warps(p, shape, size, blocks[0], 1)
     return p.output
 
 
@@ -228,8 +230,9 @@ def _groups(p: Windows, shape: Shape, size: Tiling) -> Any:
     outputs = group_outputs(shape.x)
     p.output.split(p.x, xo, xi, outputs).split(p.y, yo, yi, size.height * size.segments)
     p.output.split(yi, yt, yi, size.height).split(yi, yg, yi, size.rows)
-    p.output.reorder(xi, yi, yg, yt, xo, yo, *p.planes).vectorize(xi).unroll(yi)
-    p.output.gpu_blocks(xo, yo, *p.planes).gpu_threads(yg)
+    blocks = p.blocks(xo, yo)
+    p.output.reorder(xi, yi, yg, yt, *blocks).vectorize(xi).unroll(yi)
+    p.output.gpu_blocks(*blocks).gpu_threads(yg)
     p.total.bound_extent(p.x, outputs).bound_extent(p.y, size.rows).compute_at(p.output, yg)
     store_in(p.total, MemoryType.WGMMAAccumulator)
     p.total.vectorize(p.x).unroll(p.y)

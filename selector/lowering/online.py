@@ -45,6 +45,7 @@ from selector.lowering.factors import Factors, Rows, as_index, rows_at
 from selector.lowering.online_forms import (
     grows,
     is_finite,
+    is_zero,
     plain,
     terms_of,
     with_masked_exponents,
@@ -106,7 +107,7 @@ class _Fusion:
         distinct = [x for i, x in enumerate(loops) if x not in loops[:i]]
         if len(distinct) == 1 or distinct[0] in loops[1:]:
             raise self.refuse("they are computed in one loop already", "use separate loops")
-        self._check_starts(distinct[0])
+        self._check_starts(distinct)
         before, after = self._around(distinct)
         starts = constant_starts(before)
         first, *rest = (trimmed(_same_variable(x, distinct[0]), starts) for x in distinct)
@@ -145,20 +146,27 @@ class _Fusion:
             )
         return found[0]
 
-    def _check_starts(self, loop: For) -> None:
-        """The maximum starts at finite numbers: exp(m - m) is 1."""
-        for s in self.stmts[: self.stmts.index(loop)]:
-            for x in walk_stmt(s):
-                if (
-                    isinstance(x, Store)
-                    and x.buffer == self.asked.maximum
-                    and not is_finite(x.value)
-                ):
-                    raise self.refuse(
-                        f"`{self.asked.maximum}` does not start at a finite number, and exp(-inf - "
-                        "-inf) is not a number",
-                        "start it at a low finite number, such as -3e38",
-                    )
+    def _check_starts(self, loops: list[For]) -> None:
+        """The maximum starts at finite numbers: exp(m - m) is 1. Sums start at 0, which stays what
+        it is with another maximum.
+        """
+        maximum, others = self.asked.maximum, [s for s in self.stmts if s not in loops]
+        starts = (x for s in others for x in walk_stmt(s))
+        for x in starts:
+            if not isinstance(x, Store):
+                continue
+            if x.buffer == maximum and not is_finite(x.value):
+                raise self.refuse(
+                    f"`{maximum}` does not start at a finite number, and exp(-inf - -inf) is not a "
+                    "number",
+                    "start it at a low finite number, such as -3e38",
+                )
+            if x.buffer in self.asked.sums and not is_zero(x.value):
+                raise self.refuse(
+                    f"`{x.buffer}` does not start at 0, and what it starts with would go down as "
+                    "the maximum grows",
+                    "start it at 0, and add the rest where it is read",
+                )
 
     def _around(self, loops: list[For]) -> tuple[list[Stmt], list[Stmt]]:
         """Statements before the fused loop and after it. What stands between the loops goes before

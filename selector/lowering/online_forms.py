@@ -17,6 +17,7 @@ from selector.ir.nodes import (
     CompareOp,
     Expr,
     FloatImm,
+    IntImm,
     LetStmt,
     Load,
     ReduceOp,
@@ -56,13 +57,23 @@ def terms_of(s: Store) -> Expr | None:
 
 def is_finite(e: Expr) -> bool:
     """Whether a value is a finite constant."""
+    constant = _constant(e)
+    return constant is not None and isfinite(constant)
+
+
+def is_zero(e: Expr) -> bool:
+    """Whether a value is the constant 0."""
+    return _constant(e) == 0
+
+
+def _constant(e: Expr) -> float | None:
     match e:
-        case FloatImm(value):
-            return isfinite(value)
+        case FloatImm(value) | IntImm(value):
+            return value
         case Broadcast(value):
-            return is_finite(value)
+            return _constant(value)
         case _:
-            return False
+            return None
 
 
 LOWEST = -3e38  # of which every power is 0

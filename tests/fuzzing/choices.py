@@ -160,6 +160,20 @@ def produced(r: Random, p: Program) -> Program:
     return replace_operand(p, "A", produce=r.choice(("cast", "scale", "relu")))
 
 
+def staged_twice(r: Random, p: Program, name: str) -> Program:
+    """What a staged operand is made of is staged as well, in the same place: mostly filled as far
+    ahead, or when it is read."""
+    o = p.a if name == "A" else p.b
+    if o.staging is None or o.type in ("s8", "u8") or (name == "B" and p.second):
+        return p
+    kinds = ["pair", "pair", "cast", "scale", "relu"]
+    if any(s.dynamic for s in p.sums):  # as deep as A is: what lies beyond is no neighbour
+        kinds = kinds[2:]
+    stages = r.choice((1, 1, o.staging.stages, r.choice((2, 3))))
+    before = replace(some_staging(r, o.staging.at), stages=stages, shared=True)
+    return replace_operand(p, name, produce=r.choice(kinds), before=before)
+
+
 def masked(r: Random, p: Program, chance: float) -> Program:
     """Products that do not count: taps, windows, triangles, by several ways of saying so.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from fuzzing.loops import places, serial_loop
 from fuzzing.program import NAMES, Operand, Program, Staging, span
@@ -32,16 +33,21 @@ def staged_counts(p: Program, at: str) -> dict[str, int]:
 
 def stagings(p: Program) -> Iterator[str]:
     for o in p.operands:
-        if o.staging is not None:
-            yield from _staging(p, o, o.staging)
+        if o.staging is None:
+            continue
+        funcs = p.accumulators if o.name == "A" else ("acc",)
+        consumer = funcs[0] if len(funcs) == 1 else f"[{', '.join(funcs)}]"
+        name, made = f"staged_{o.name}", o.source
+        yield f"{name} = {made}" if o.produce else f"{name} = {made}.in_({consumer})"
+        yield from _staging(p, name, o, o.staging)
+        if o.before is not None:
+            yield from _staging(
+                p, f"first_{o.name}", o, replace(o.before, at=o.staging.at), o.reach
+            )
 
 
-def _staging(p: Program, o: Operand, s: Staging) -> Iterator[str]:
-    funcs = p.accumulators if o.name == "A" else ("acc",)
-    consumer = funcs[0] if len(funcs) == 1 else f"[{', '.join(funcs)}]"
-    name = f"staged_{o.name}"
-    made = o.source
-    yield f"{name} = {made}" if o.produce else f"{name} = {made}.in_({consumer})"
+def _staging(p: Program, name: str, o: Operand, s: Staging, more: int = 0) -> Iterator[str]:
+    """``more`` elements along dimension 0 than the sum reads of them."""
     dims = [f"{name}.args()[{d}]" for d in range(len(o.index))]
     if s.turned and len(dims) > 1:
         yield f"{name}.reorder_storage({', '.join([dims[1], dims[0], *dims[2:]])})"
@@ -58,7 +64,8 @@ def _staging(p: Program, o: Operand, s: Staging) -> Iterator[str]:
         count = staged_counts(p, staged_at(p, s))
         for d, index in enumerate(o.index):
             unit = _multiple(p, s, d)
-            extent = max(1, -(-(span(index, count) - (s.rounding < 0)) // unit) * unit)
+            read = span(index, count) + (more if d == 0 else 0)
+            extent = max(1, -(-(read - (s.rounding < 0)) // unit) * unit)
             yield f"{name}.bound_extent({dims[d]}, {extent})"
     yield from _copied(p, name, dims, s)
     if s.stages > 1:

@@ -23,6 +23,7 @@ from fuzzing.choices import (
     some_taps,
     some_types,
     staged,
+    staged_twice,
     vary,
     with_edges,
 )
@@ -197,6 +198,17 @@ def product(r: Random) -> Program:
     return vary(r, p)
 
 
+def twice(r: Random) -> Program:
+    """Operands whose staged elements are computed from others that are staged beside them."""
+    p = r.choices((product, rows, plane, warpgroup_product), (5, 1, 1, 1))[0](r)
+    if all(o.staging is None for o in p.operands):
+        p = staged(r, p, "A", 1.0)
+    names = r.choice(("A", "B", "AB")) if p.b.staging and not p.second else "A"
+    for name in names:
+        p = staged_twice(r, p, name)
+    return p
+
+
 def warpgroup_product(r: Random) -> Program:
     """A matrix product on warpgroups."""
     types = r.choice(TYPES)
@@ -299,6 +311,7 @@ FAMILIES: dict[str, tuple[Callable[[Random], Program], float]] = {
     "bank": (bank, 4),
     "phases": (phases, 2),
     "product": (product, 4),
+    "twice": (twice, 2),
     "warpgroup product": (warpgroup_product, 2),
     "warpgroup windows": (warpgroup_windows, 2),
     "amx product": (amx_product, 1.5),

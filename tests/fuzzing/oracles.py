@@ -250,7 +250,7 @@ def _compared(c: Compiled, clock: Clock, gpu: bool) -> Outcome:
     for name, oracle in oracles.items():
         try:
             found = clock.run(name, lambda oracle=oracle: oracle(c))
-            unrounded = name == "halide" and c.program.a.produce != ""
+            unrounded = name == "halide" and any(o.produce for o in c.program.operands)
             verdict = reference.differs(c.program, c.expected, found, UNROUNDED * unrounded)
         except UserError as error:
             return Outcome("refused", f"call: {_refusal(error)}", str(error), clock.seconds)

@@ -68,8 +68,9 @@ class Staging:
 @dataclass(frozen=True, slots=True)
 class Operand:
     """``index``: dimension 0 first. ``produce``: how elements of ``type`` are made of the array's
-    ("": they are the array's). ``edges``: what lies outside of the array ("": nothing is read
-    there).
+    ("": they are the array's; "pair": of two neighbours along dimension 0). ``edges``: what lies
+    outside of the array ("": nothing is read there). ``before``: how what it is made of is staged,
+    in the same place (None: it is not); of the place there, ``at``, nothing is read.
     """
 
     name: str
@@ -78,11 +79,17 @@ class Operand:
     produce: str = ""
     edges: str = ""
     staging: Staging | None = None
+    before: Staging | None = None
 
     @property
     def stored(self) -> str:
         """The type of the array."""
-        return "f32" if self.produce else self.type
+        return "f32" if self.produce not in ("", "pair") else self.type
+
+    @property
+    def reach(self) -> int:
+        """Elements along dimension 0 beyond its own that one is made of."""
+        return int(self.produce == "pair")
 
     @property
     def source(self) -> str:
@@ -244,6 +251,7 @@ def array_extents(p: Program, o: Operand) -> tuple[int, ...]:
     found: list[int] = []
     for d, index in enumerate(o.index):
         low, high = limits(index, counts(p))
+        high += o.reach if d == 0 else 0
         assert o.edges or low >= 0, (o.name, index)
         extent = high + 1 + min(low, 0)
         found.append(max(1, extent) + (p.margin if d == 0 and not _exact(p, o) else 0))
@@ -265,27 +273,7 @@ def features(p: Program) -> Iterator[str]:
     yield f"schedule {p.schedule}"
     yield f"sums computed for a {p.at}"
     for o in p.operands:
-        role = f"operand {o.name}"
-        if o.edges:
-            yield f"{role} edges {o.edges}"
-        if o.produce:
-            yield f"{role} produced {o.produce}"
-        if o.staging is None:
-            yield f"{role} not staged"
-            continue
-        s = o.staging
-        yield f"{role} staged at {s.at}"
-        yield f"staging idiom {s.idiom}"
-        bounds = {0: "without bounds", -1: "with bounds that are too small"}
-        yield f"staging {bounds.get(s.rounding, f'rounded to {s.rounding}')}"
-        for name, on in (
-            (f"staging, {s.stages} copies in flight", s.stages > 1),
-            ("staging where Halide decides", not s.shared),
-            ("staging turned", s.turned),
-            ("staging with align_storage", s.align > 0),
-        ):
-            if on:
-                yield name
+        yield from _operand_features(o)
     for mask in p.masks:
         yield f"mask {mask.kind}{', likely' if mask.likely else ''}"
         yield f"mask of indices {mask.type}"
@@ -317,6 +305,33 @@ def features(p: Program) -> Iterator[str]:
         yield f"directive {name}"
 
 
+def _operand_features(o: Operand) -> Iterator[str]:
+    role = f"operand {o.name}"
+    if o.edges:
+        yield f"{role} edges {o.edges}"
+    if o.produce:
+        yield f"{role} produced {o.produce}"
+    if o.staging is None:
+        yield f"{role} not staged"
+        return
+    s = o.staging
+    yield f"{role} staged at {s.at}"
+    yield f"staging idiom {s.idiom}"
+    bounds = {0: "without bounds", -1: "with bounds that are too small"}
+    yield f"staging {bounds.get(s.rounding, f'rounded to {s.rounding}')}"
+    for name, on in (
+        (f"staging, {s.stages} copies in flight", s.stages > 1),
+        ("staging where Halide decides", not s.shared),
+        ("staging turned", s.turned),
+        ("staging with align_storage", s.align > 0),
+    ):
+        if on:
+            yield name
+    if o.before is not None:
+        apart = {1: "not ahead", s.stages: "as far ahead"}.get(o.before.stages, "further ahead")
+        yield f"staged twice at {s.at}, {s.stages} copies in flight, what it is made of {apart}"
+
+
 def to_data(p: Program) -> dict[str, Any]:
     return asdict(p)
 
@@ -330,9 +345,9 @@ def _index(data: dict[str, Any]) -> Index:
 
 
 def _operand(data: dict[str, Any]) -> Operand:
-    staging = None if data["staging"] is None else Staging(**data["staging"])
+    copies = {n: data[n] and Staging(**data[n]) for n in ("staging", "before")}
     index = tuple(_index(i) for i in data["index"])
-    return Operand(**{**data, "index": index, "staging": staging})
+    return Operand(**{**data, "index": index, **copies})
 
 
 def from_data(data: dict[str, Any]) -> Program:

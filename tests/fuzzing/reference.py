@@ -126,10 +126,15 @@ def beyond(at: Array, extent: int, edges: str) -> Array:
 
 def _read(o: Operand, array: Array, point: Mapping[str, Array]) -> Array:
     """Elements of an operand at a point of the sum, for all outputs."""
+    return made(o, *(_elements(o, array, point, n) for n in range(o.reach + 1)))
+
+
+def _elements(o: Operand, array: Array, point: Mapping[str, Array], further: int) -> Array:
+    """Those of its array, so much further along dimension 0."""
     places: list[Array] = []
     inside: Array = np.asarray(True)
     for d, index in enumerate(o.index):
-        at = _values(index, point)
+        at = _values(index, point) + (further if d == 0 else 0)
         extent = array.shape[-1 - d]
         if o.edges:
             inside = inside & (at >= 0) & (at < extent)
@@ -138,11 +143,13 @@ def _read(o: Operand, array: Array, point: Mapping[str, Array]) -> Array:
     found = array[tuple(np.broadcast_arrays(*places[::-1]))]
     if o.edges in ("zero", "three"):
         found = np.where(inside, found, 0 if o.edges == "zero" else 3)
-    return made(o, found)
+    return found
 
 
-def made(o: Operand, found: Array) -> Array:
+def made(o: Operand, found: Array, *neighbours: Array) -> Array:
     """What an operand makes of elements of its array."""
+    if o.produce == "pair":
+        found = found * 2 + neighbours[0]
     if o.produce == "scale":
         found = found * 0.5 + 1
     if o.produce == "relu":
@@ -237,7 +244,8 @@ def tolerance(p: Program) -> tuple[float, float]:
         SUMS[p.accumulator]
         + PRECISION[p.result]
         + (
-            PRECISION[p.a.type] if p.a.produce else 0  # Halide's own run does not round to bfloat16
+            # Halide's own run does not round to bfloat16.
+            sum(PRECISION[o.type] for o in p.operands if o.produce)
         )
         + (TF32 if p.a.type == "f32" else 0)
     )

@@ -19,16 +19,20 @@ from typing import Any
 from fuzzing import report
 from fuzzing.draw import draw, unscheduled
 from fuzzing.outcome import FAILURES, Outcome
-from fuzzing.program import Program, from_data
+from fuzzing.program import Program, features, from_data
 from fuzzing.script import script
 from fuzzing.shrink import shrink
 from fuzzing.workers import ENVIRONMENT, Pool, Worker
 from selector.api import resolve_target
 
+RARE = 20_000  # programs of which one has to have what is asked for
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run: programs ``first`` ... of a seed, until there are so many or time is up."""
+    """What to run: programs ``first`` ... of a seed, until there are so many or time is up.
+    ``having``: only those with a feature that this is a part of.
+    """
 
     seed: int = 1
     first: int = 0
@@ -37,6 +41,7 @@ class Plan:
     workers: int = 1
     gpu: bool = False
     auto: bool = False
+    having: str = ""
     report: Path | None = None
     shrinks: int = 20
     shrink_seconds: float = 90.0
@@ -48,7 +53,7 @@ def drawn(plan: Plan, number: int) -> Program:
 
 
 def jobs(plan: Plan, seen: set[str]) -> Iterator[tuple[int, Program]]:
-    """Programs that were not run before."""
+    """Programs that were not run before; ``ValueError`` if few have what they are to have."""
     end = None if plan.seconds is None else time.monotonic() + plan.seconds
     target = resolve_target("cuda").name if plan.gpu else ""
     number, given = plan.first, 0
@@ -56,13 +61,17 @@ def jobs(plan: Plan, seen: set[str]) -> Iterator[tuple[int, Program]]:
         if end is not None and time.monotonic() > end:
             return
         p = drawn(plan, number)
+        number += 1
+        if not any(plan.having in f for f in features(p)):
+            if number - plan.first > RARE * (given + 1):
+                raise ValueError(f"no feature has {plan.having!r} in {RARE} programs")
+            continue
         if target and p.memory != "amx":
             p = replace(p, target=target)
         if p.digest not in seen:
             seen.add(p.digest)
-            yield number, p
+            yield number - 1, p
         given += 1
-        number += 1
 
 
 def run(plan: Plan) -> list[report.Record]:
@@ -120,6 +129,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--gpu", action="store_true", help="run every kernel on the GPU as well")
     parser.add_argument("--auto", action="store_true", help="the compiler schedules what is drawn")
+    parser.add_argument(
+        "--having", default="", metavar="TEXT", help="only programs with such a feature"
+    )
     parser.add_argument("--report", type=Path, help="JSON lines, one a program; is resumed")
     parser.add_argument("--shrink", type=int, default=20, help="classes of failures to make small")
     parser.add_argument(
@@ -145,7 +157,7 @@ def main(arguments: Sequence[str]) -> int:
         seconds = 60.0
     plan = Plan(
         options.seed, options.first, options.programs, seconds, options.workers, options.gpu,
-        options.auto, options.report, options.shrink,
+        options.auto, options.having, options.report, options.shrink,
     )  # fmt: skip
     begin = time.monotonic()
     records = run(plan)

@@ -140,23 +140,25 @@ def _without_last(p: Program) -> Program:
 
 
 def _operands(o: Operand) -> Iterator[Operand]:
-    if o.staging is not None:
-        s = o.staging
-        yield replace(o, staging=None)
+    for field in ("staging", "before"):
+        s = getattr(o, field)
+        if s is None:
+            continue
+        yield replace(o, before=None, **({"staging": None} if field == "staging" else {}))
         for name, values in (
             ("idiom", ("plain", "inner", "vectors")), ("rounding", (0, 1, 8)), ("stages", (1, 2)),
             ("shared", (True,)), ("turned", (False,)), ("align", (0,)), ("at", ("block", "part")),
         ):  # fmt: skip
             for value in values:
                 if getattr(s, name) != value:
-                    yield replace(o, staging=replace(s, **{name: value}))
+                    yield replace(o, **{field: replace(s, **{name: value})})
     if o.edges:
         yield replace(
             o, edges="", index=tuple(replace(i, offset=max(0, i.offset)) for i in o.index)
         )
         yield replace(o, edges="zero")
     if o.produce:
-        yield replace(o, produce="")
+        yield replace(o, produce="", before=None)
     for d, i in enumerate(o.index):
         for other in _indices(i):
             yield replace(o, index=(*o.index[:d], other, *o.index[d + 1 :]))

@@ -124,9 +124,16 @@ def _source(o: Operand) -> Iterator[str]:
         source = f"wide_{o.name}"
     if o.produce:
         yield variables
-        value = f"{source}[{args}]" + ("*0.5 + 1" if o.produce == "scale" else "")
-        if o.produce == "relu":
-            value = f"hl.max({source}[{args}], 0)"
+        if o.before is not None:
+            yield f'first_{o.name} = hl.Func("first_{o.name}")'
+            yield f"first_{o.name}[{args}] = {source}[{args}]"
+            source = f"first_{o.name}"
+        element = f"{source}[{args}]"
+        neighbour = f"{source}[{', '.join([f'{o.name.lower()}0 + 1', *args.split(', ')[1:]])}]"
+        value = {
+            "cast": element, "scale": f"{element}*0.5 + 1", "relu": f"hl.max({element}, 0)",
+            "pair": f"{element}*hl.cast({TYPES[o.type]}, 2) + {neighbour}",
+        }[o.produce]  # fmt: skip
         yield f'made_{o.name} = hl.Func("made_{o.name}")'
         yield f"made_{o.name}[{args}] = hl.cast({TYPES[o.type]}, {value})"
 

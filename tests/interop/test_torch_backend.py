@@ -16,9 +16,10 @@ from selector.diagnostics import ArgumentError, ArtifactError  # noqa: E402 - af
 from selector.interop.torch_backend import report, store  # noqa: E402
 from selector.interop.torch_backend.graph import from_text  # noqa: E402
 from selector.interop.torch_backend.grow import parts  # noqa: E402
-from selector.interop.torch_backend.library import REGION  # noqa: E402
+from selector.interop.torch_backend.library import REGION, readable  # noqa: E402
 from selector.interop.torch_backend.region import Region  # noqa: E402
 from selector.interop.torch_backend.report import reports  # noqa: E402
+from selector.runtime import arguments  # noqa: E402
 
 make_fx = torch.fx.experimental.proxy_tensor.make_fx
 nn, functional = torch.nn, torch.nn.functional
@@ -232,16 +233,42 @@ def test_what_is_left_to_torch_is_named(folder: Path) -> None:
 
 
 def test_attention_whose_scores_would_be_stored_is_left(folder: Path) -> None:
-    """No schedule in one loop has 20 channels: as products alone it would be slower."""
+    """No schedule in one loop has 512 channels: as products alone it would be slower."""
 
     class Attention(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return functional.scaled_dot_product_attention(x, x, x)
 
-    x = torch.randn(2, 3, 37, 20).half()
+    x = torch.randn(2, 3, 37, 512).half()
     with torch.no_grad():
         near(compiled(Attention(), folder)(x), Attention()(x.float()), TOLERANCE[F16])
     assert "its scores would be stored" in report()
+
+
+@pytest.mark.parametrize("heads_between", [False, True])
+def test_attention_reads_its_operands_as_they_lie(folder: Path, heads_between: bool) -> None:
+    """Any number of channels; of heads between channels and places no copy is made."""
+
+    class Attention(nn.Module):
+        def forward(self, *given: torch.Tensor) -> torch.Tensor:
+            turned = (x.transpose(1, 2) if heads_between else x for x in given)
+            return functional.scaled_dot_product_attention(*turned)
+
+    shape = (2, 37, 3, 40) if heads_between else (2, 3, 37, 40)
+    given = [torch.randn(shape).half() for _ in "qkv"]
+    with torch.no_grad():
+        near(
+            compiled(Attention(), folder)(*given),
+            Attention()(*(x.float() for x in given)),
+            TOLERANCE[F16],
+        )
+    (region,) = reports()[0].taken
+    assert region.graph is not None
+    kernel = store.found(region.graph.key).kernel
+    assert kernel is not None
+    seen = [x.transpose(1, 2) if heads_between else x for x in given]
+    buffers = arguments.inputs_of(kernel.plan)
+    assert all(readable(b, x) is x for b, x in zip(buffers, seen, strict=True))
 
 
 def test_a_strided_layer_is_left_and_named(folder: Path) -> None:

@@ -267,11 +267,12 @@ def test_a_planar_convolution() -> None:
     near(found, function(*(t.float() for t in given)).half())
 
 
+@pytest.mark.parametrize("depth", [16, 20])
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention(causal: bool) -> None:
+def test_attention(causal: bool, depth: int) -> None:
     from selector.interop.torch_backend.library import ATTENTION
 
-    q, k, v = (random(2, 3, 37, 16, dtype=F16, seed=i) for i in range(3))
+    q, k, v = (random(2, 3, 37, depth, dtype=F16, seed=i) for i in range(3))
     (found,), _, report = run(lambda *t: ATTENTION(*t, causal, 0.25), q, k, v)
     wanted = torch.nn.functional.scaled_dot_product_attention(
         q.float(), k.float(), v.float(), is_causal=causal, scale=0.25

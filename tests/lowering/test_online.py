@@ -153,6 +153,7 @@ class Small:
 
     term: Callable[[hl.Expr, hl.Expr], hl.Expr] = lambda x, m: hl.exp(x - m)
     start: float = -1e30
+    first: float = 0.0
     splits: tuple[int, int] = (8, 8)
     rows: tuple[int, int] = (16, 16)
     foreign: bool = False  # the sum is none of this pipeline
@@ -168,7 +169,7 @@ class Small:
         peak, total, out = hl.Func("peak"), hl.Func("total"), hl.Func("out")
         peak[y] = hl.f32(self.start)
         peak[y] = hl.max(peak[y], seen[r.x, y])
-        total[y] = hl.f32(0.0)
+        total[y] = hl.f32(self.first)
         total[y] += self.term(seen[r.x, y], peak[y])
         out[y] = peak[y] + hl.log(total[y])
         out.split(y, yo, yi, 16).vectorize(yi).gpu_blocks(yo)
@@ -215,6 +216,7 @@ def test_any_sum_of_such_terms(small: Small) -> None:
         (Small(term=lambda x, m: x * x), "does not depend on `peak`"),
         (Small(term=lambda x, m: hl.pow(hl.f32(0.5), x - m)), r"it is not exp\(x - maximum\)"),
         (Small(start=-np.inf), "does not start at a finite number"),
+        (Small(first=1.0), "`total` does not start at 0"),
         (Small(splits=(8, 4)), "do not have the same bounds"),
         (Small(foreign=True), "0 serial loops where `peak` is computed"),
         (Small(rows=(8, 8), unrolled=False), "by whole vectors"),

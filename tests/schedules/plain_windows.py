@@ -127,6 +127,29 @@ def columns(taps: int, edge: str = "", step: int = 1) -> Plain:
     return Plain(out, [(image, data), (weights, noise(taps, seed=1))], (2, 51, 141))
 
 
+def phases_of_columns(phases: int, step: int, taps: int, edge: str = "") -> Plain:
+    """So many rows of results from the same rows of an image: one axis of a transform of blocks."""
+    image, weights = hl.ImageParam(F16, 3, "image"), hl.ImageParam(F16, 2, "weights")
+    source = getattr(BOUNDARY, edge)(image) if edge else image
+    t, out = hl.RDom([(0, taps)]), hl.Func("out")
+    window = source[x, step * (y // phases) + t, c]
+    total = summed(hl.f32(window) * hl.f32(weights[t, y % phases]), x, y, c)
+    out[x, y, c] = hl.cast(F16, total[x, y, c])
+    rows = 3 * phases + 5
+    data = noise(2, step * (rows // phases) + taps, 141)
+    return Plain(out, [(image, data), (weights, noise(phases, taps, seed=1))], (2, rows, 141), 1e-3)
+
+
+def planes_to_pixels(columns: bool) -> Plain:
+    """Planes are filtered, and stored as pixels of neighbouring channels."""
+    image, weights = hl.ImageParam(F16, 3, "image"), hl.ImageParam(F16, 1, "weights")
+    t, out = hl.RDom([(0, 9)]), hl.Func("out")
+    window = image[x, y + t, c] if columns else image[x + t, y, c]
+    total = summed(hl.f32(window) * hl.f32(weights[t]), x, y, c)
+    out[c, x, y] = hl.cast(F16, total[x, y, c])
+    return Plain(out, [(image, noise(3, 49, 149)), (weights, noise(9, seed=1))], (41, 141, 3), 1e-3)
+
+
 def signal(taps: int, step: int = 1, edge: str = "") -> Plain:
     samples, weights = hl.ImageParam(F16, 1, "samples"), hl.ImageParam(F16, 1, "weights")
     source = getattr(BOUNDARY, edge)(samples) if edge else samples
@@ -200,6 +223,10 @@ WINDOWS = {
     "window_columns_9": partial(columns, 9),
     "window_columns_31_edge": partial(columns, 31, "repeat_edge"),
     "window_columns_strided": partial(columns, 6, step=2),
+    "window_columns_8_phases": partial(phases_of_columns, 8, 16, 32),
+    "window_columns_16_phases": partial(phases_of_columns, 16, 8, 16, "repeat_edge"),
+    "window_planes_to_pixels": partial(planes_to_pixels, columns=False),
+    "window_columns_to_pixels": partial(planes_to_pixels, columns=True),
     "window_signal": partial(signal, 48),
     "window_signal_edge": partial(signal, 301, edge="mirror_image"),
     "window_signal_strided": partial(signal, 10, 2),

@@ -68,6 +68,11 @@ MISSES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, Any]] = {
             (u := hl.RDom([(0, 3)])), hl.f32(i[2 * x, y + u]) * hl.f32(w[u, 0]),
         )[1], F16, F32,
     ),
+    "innermost dimension": (
+        lambda i, w, _: (
+            (u := hl.RDom([(0, 3)])), hl.f32(i[x, y / 4 + u]) * hl.f32(w[u, y % 4]),
+        )[1], F16, F32,
+    ),
     "more than the taps of a window": (
         lambda i, w, t: hl.f32(i[x + t.x, y]) * hl.f32(w[t.x, t.y]), F16, F32,
     ),
@@ -102,6 +107,15 @@ def test_what_keeps_a_window_from_a_tensor_unit_is_said(why: str) -> None:
     assert why in line
     assert "MemoryType.W" not in schedule.source
     hb.compile(out, target="sm_90a")
+
+
+def test_rows_and_columns_change_places_in_a_kernel_of_its_own() -> None:
+    """Only planes may lie elsewhere: neighbours along x would be stored one by one."""
+    image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 1, "weights")
+    t, turned = hl.RDom([(0, 9)]), hl.Func("turned")
+    total = summed(hl.f32(image[x + t, y]) * hl.f32(weights[t]))
+    turned[y, x] = total[x, y]
+    assert hb.compile(turned, schedule="auto", target="sm_90a").source.count("__global__") == 2
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])

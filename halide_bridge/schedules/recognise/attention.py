@@ -6,16 +6,19 @@ from those, and the product of these powers with other values.
     total[m] = sum over n of w(scores[n, m], peak[m])
     mixed[d, m] = sum over n of weight[n, m] * value[d, n]      weight = f16(w(...))
 
-with as many dimensions of heads as there are. Whether the powers go down as they have to, so that
-the three loops over n may be one, is for ``online`` to find out when the schedule is tried.
+with as many dimensions of heads as there are, between channels and queries or behind them; keys and
+values may be those of another head, found from the head alone. Whether the powers go down as they
+have to, so that the three loops over n may be one, is for ``online`` to find out when the schedule
+is tried.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
+from halide_bridge.schedules.attention import Places
 from halide_bridge.schedules.recognise.products import (
-    Factor,
     element,
     factors,
     multiplied,
@@ -29,9 +32,11 @@ from halide_bridge.schedules.recognise.program import (
 )
 from halide_bridge.schedules.recognise.rows import associative
 from selector.ir.nodes import Binary, BinaryOp, Expr, FloatImm, Var
+from selector.ir.traverse import walk_expr
 from selector.ir.types import Type
 
 HEADS = 2  # dimensions of blocks beside that of queries
+_KEYS = "keys"  # an axis that is none of the output's
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Online:
     value: str
     depth: int
     paths: tuple[tuple[str, ...], tuple[str, ...]]
+    places: Places
 
     @property
     def members(self) -> frozenset[str]:
@@ -63,105 +69,161 @@ class Online:
         return self.members.union(*self.paths)
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What is computed in one loop, and who reads it."""
+
+    output: Member
+    mixed: Member
+    peak: Member
+    total: Member
+    weight: Member
+    scores: Member
+
+    @property
+    def inside(self) -> tuple[Member, ...]:
+        return self.mixed, self.peak, self.total, self.weight, self.scores
+
+
 def online_of(mixed: Member, program: Program) -> Online | None:
     """The attention whose second product a reduction is; None if it is none."""
-    pair = factors(mixed)
-    if pair is None or len(mixed.args) not in range(2, 3 + HEADS):
+    weighted = _weighted(mixed, program)
+    parts = weighted and _parts(mixed, program.members[weighted[0].func], program)
+    axes = parts and _axes(parts, program)
+    if weighted is None or parts is None or axes is None:
         return None
-    d, m, *heads = mixed.args
-    loop = _loop(mixed)
-    named = {tuple(_names(a)): (a, e) for e in pair if (a := element(e)) is not None}
-    if loop is None or len(named) < 2:
+    depth, value = number(parts.scores.stages[1].reduced[0].extent), weighted[1]
+    paths = tuple(_path(f, parts.scores, program) for f in (parts.peak, parts.total, parts.weight))
+    queries = [m for m in mixed.args[1:] if m not in _variables(value)]
+    if None in paths or len(queries) != 1 or parts.output.bounds.get(parts.output.args[0]) != depth:
         return None
-    weighed, valued = named.get((loop, m, *heads)), named.get((d, loop, *heads))
-    if weighed is None or valued is None:
+    along = axes[mixed.name][mixed.args.index(queries[0])]
+    place = {name: axis.index(along) for name, axis in axes.items()}
+    heads = {*mixed.args[1:]} - {*queries}
+    valued = _placed(value, mixed.args[0], _loop(mixed) or "", heads)
+    asked = _scored(parts.scores, place[parts.scores.name], program)
+    if depth is None or valued is None or asked is None:
         return None
-    types = [multiplied(e, mixed, program) for _, e in (weighed, valued)]
-    weight, value = (program.members[a.func] for a, _ in (weighed, valued))
-    if not isinstance(types[0], Type) or types[0] != types[1] or types[0].bits != 16:
-        return None
-    below = _below(weight, program)
+    (query, of_query), (key, of_key) = asked
+    names = {name: getattr(parts, name).name for name in _Parts.__slots__}
+    return Online(
+        **names,
+        query=query.func,
+        key=key.func,
+        value=value.func,
+        depth=depth,
+        paths=(paths[0] or (), paths[1] or ()),
+        places=Places(
+            **{name: place[func] for name, func in names.items()},
+            query=of_query,
+            key=of_key,
+            value=valued,
+        ),
+    )
+
+
+def _parts(mixed: Member, weight: Member, program: Program) -> _Parts | None:
+    """By what they are, wherever they are read."""
+    readers, below = _readers(mixed, program), _below(weight, program)
     peaks = [f for f in below if not f.pure and _is_peak(f)]
     products = [f for f in below if not f.pure and factors(f) is not None]
-    if not weight.pure or len(peaks) != 1 or len(products) != 1:
+    if len(mixed.args) not in range(2, 3 + HEADS) or not weight.pure:
         return None
-    return _joined(mixed, weight, value, peaks[0], products[0], program)
-
-
-def _joined(
-    mixed: Member, weight: Member, value: Member, peak: Member, scores: Member, program: Program
-) -> Online | None:
-    """With the sum of the weights, and what reads both sums."""
-    operands = _scored(scores, program)
-    readers = _readers(mixed, program)
-    if operands is None or len(readers) != 1 or not readers[0].pure:
+    if (len(readers), len(peaks), len(products)) != (1, 1, 1) or not readers[0].pure:
         return None
-    (output,) = readers
+    (output,), (peak,), (scores,) = readers, peaks, products
     totals = [
         f
         for f in _read(output, program)
         if f.reduction and f.name not in (mixed.name, peak.name) and peak in _below(f, program)
     ]
-    depth = number(scores.stages[1].reduced[0].extent)
-    if len(totals) != 1 or not associative(totals[0]) or depth is None:
+    sums = (mixed, scores, *totals)
+    if len(totals) != 1 or not associative(totals[0]):
         return None
-    paths = tuple(_path(f, scores, program) for f in (peak, totals[0], weight))
-    if None in paths:
+    if not all(starts_at_zero(f.stages[0]) for f in sums):  # what is else would go down as well
         return None
-    found = Online(
-        output.name, mixed.name, peak.name, totals[0].name, weight.name, scores.name,
-        operands[0].func, operands[1].func, value.name, depth, (paths[0] or (), paths[1] or ()),
-    )  # fmt: skip
-    return found if _is_closed(found, program) else None
+    return _Parts(output, mixed, peak, totals[0], weight, scores)
 
 
-def _is_closed(found: Online, program: Program) -> bool:
-    """Whether nobody else reads, needs or has scheduled a part of it, and all read their own row of
-    keys, queries and heads.
+def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | None:
+    """What the dimensions of all that is inside go along, in the output's variables; None if
+    somebody else reads, needs or has scheduled a part of it, or it is not of one row of keys,
+    queries and heads throughout.
     """
-    output = program.members[found.output]
-    _, *row = output.args
-    if output.bounds.get(output.args[0]) != found.depth or output.fixed:
-        return False
-    inside = set(found.members)
-    for name in found.members - {found.scores}:
-        inside |= {f.name for f in _below(program.members[name], program)}
+    output, inside = parts.output, {f.name for f in parts.inside}
+    for member in parts.inside[:-1]:
+        inside |= {f.name for f in _below(member, program)}
     for name in inside:
         member = program.members[name]
         readers = {r.name for r in _readers(member, program)}
-        if member.fixed or name in program.outputs or not readers <= {*inside, found.output}:
-            return False
-    own = {name: (program.members[name].args, _loop(program.members[name])) for name in inside}
-    for name, (args, loop) in own.items():
-        queries = args if name in (found.peak, found.total) else args[1:]
-        for access in program.members[name].accesses():
-            if name == found.scores or access.func not in inside or access.func == name:
+        if member.fixed or name in program.outputs or not readers <= {*inside, output.name}:
+            return None
+    axes, waiting = {output.name: output.args}, [output]
+    while waiting:
+        member = waiting.pop()
+        own = dict(zip(member.args, axes[member.name], strict=True))
+        own |= {r.name: _KEYS for s in member.stages for r in s.reduced}
+        for access in member.accesses():
+            if access.func not in inside or access.func == member.name:
                 continue
-            wide = access.func not in (found.peak, found.total)
-            first = loop if loop is not None else args[0]
-            if _names(access) != [*([first] if wide else []), *queries]:
-                return False
-    parts = {found.mixed: list(output.args), found.total: row}
-    return all(_names(a) == parts[a.func] for a in output.accesses() if a.func in parts)
+            along = tuple(own.get(n, "") for n in _names(access))
+            if access.func not in axes:
+                waiting.append(program.members[access.func])
+            if axes.setdefault(access.func, along) != along:
+                return None
+    channels, *rows = output.args
+    for name in inside:
+        single = name in (parts.peak.name, parts.total.name)
+        first = [] if single else [channels if name == parts.mixed.name else _KEYS]
+        along = [*axes[name]]
+        if along[: len(first)] != first or sorted(along[len(first) :]) != sorted(rows):
+            return None
+    return None if output.fixed else axes
 
 
-def _scored(scores: Member, program: Program) -> tuple[Factor, Factor] | None:
-    """The operands of the scores: of queries and of keys, both with channels first."""
-    pair, channel = factors(scores), _loop(scores)
-    if pair is None or channel is None or len(scores.args) < 2:
+def _operands(member: Member, program: Program) -> list[tuple[Access, Access]]:
+    """Of a product that tensor units take, of elements of 16 bits, in both orders; else none."""
+    pair = factors(member)
+    if pair is None or _loop(member) is None:
+        return []
+    types = [multiplied(e, member, program) for e in pair]
+    read = [a for a in map(element, pair) if a is not None]
+    if not isinstance(types[0], Type) or types[0] != types[1] or types[0].bits != 16:
+        return []
+    return [(read[0], read[1]), (read[1], read[0])]
+
+
+def _weighted(mixed: Member, program: Program) -> tuple[Access, Access] | None:
+    """Weights and values of a product, both read with what goes along memory first."""
+    for weighed, valued in _operands(mixed, program):
+        if [*_names(weighed)[:1], *_names(valued)[:1]] == [_loop(mixed), mixed.args[0]]:
+            return weighed, valued
+    return None
+
+
+def _scored(
+    scores: Member, place: int, program: Program
+) -> tuple[tuple[Access, int], tuple[Access, int]] | None:
+    """The operands of the scores: of queries and of keys, and where these are."""
+    n, m, channel = scores.args[0], scores.args[place], _loop(scores) or ""
+    heads = {*scores.args} - {n, m}
+    for query, key in _operands(scores, program):
+        places = _placed(query, channel, m, heads), _placed(key, channel, n, heads)
+        if places[0] is not None and places[1] is not None:
+            return (query, places[0]), (key, places[1])
+    return None
+
+
+def _placed(access: Access, first: str, row: str, heads: Collection[str]) -> int | None:
+    """The dimension of an operand that goes along its rows; ``first`` goes along the innermost one,
+    and where all others are the heads say. None if it is read otherwise.
+    """
+    names = _names(access)
+    others = [i for i, name in zip(access.indices, names, strict=True) if name not in (first, row)]
+    used = _variables(replace(access, indices=tuple(others)))
+    if names[:1] != [first] or names.count(first) + names.count(row) != 2 or not used <= {*heads}:
         return None
-    n, m, *heads = scores.args
-    found: dict[str, Factor] = {}
-    for e in pair:
-        kind, access = multiplied(e, scores, program), element(e)
-        if not isinstance(kind, Type) or kind.bits != 16 or access is None:
-            return None
-        names = _names(access)
-        if names[:1] != [channel] or names[2:] != heads:
-            return None
-        found[names[1]] = Factor(access.func, kind, along=True)
-    zero = starts_at_zero(scores.stages[0])
-    return (found[m], found[n]) if zero and found.keys() == {m, n} else None
+    return names.index(row)
 
 
 def _path(member: Member, scores: Member, program: Program) -> tuple[str, ...] | None:
@@ -225,6 +287,10 @@ def _readers(member: Member, program: Program) -> list[Member]:
 def _names(access: Access) -> list[str]:
     """Of the variables at which it reads; "" for what is none."""
     return [_name(i) for i in access.indices]
+
+
+def _variables(access: Access) -> set[str]:
+    return {v.name for i in access.indices for v in walk_expr(i) if isinstance(v, Var)}
 
 
 def _name(e: Expr) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from halide_bridge.schedules.recognise.costs import operations
+from halide_bridge.schedules.recognise.narrow import narrowest
 from halide_bridge.schedules.recognise.program import (
     Access,
     Member,
@@ -94,6 +95,13 @@ class Placement:
 
 def place(program: Program, stored: frozenset[str] = frozenset()) -> Placement:
     """Decide it for all Funcs of a pipeline. ``stored``: stable names of those inside of none."""
+    found = _placed(program, stored)
+    kernels = (m for m in program if found.places[m.name] is Place.KERNEL and not m.whole(SMALL))
+    narrow = {n.label for m in kernels if (n := narrowest(m, program)) is not None}
+    return _placed(program, stored | narrow) if narrow - stored else found
+
+
+def _placed(program: Program, stored: frozenset[str]) -> Placement:
     found, written = Placement(program), dict[str, tuple[tuple[str, ...], tuple[Expr, ...]]]()
     for member in program:
         bodies = tuple(_body(s, written) for s in member.stages)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Shape, Tiling
+from selector.families.attention.tiling import JOINED_AT_ONCE, Shape, Tiling, padded
 from selector.machine.record import Machine
 
 POWERS = 16  # a clock of a multiprocessor (CUDA C++ programming guide, throughput of instructions)
@@ -78,7 +78,7 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     run = (products**exponent + weights**exponent) ** (1 / exponent) + fitted.run
     run += fitted.shallow * products / 1e3 if t.stages == 2 else 0.0
     masked = fitted.masked if shape.causal or shape.keys % t.keys else 0.0
-    first = fitted.start + fitted.arrival * t.keys * _padded(shape.depth) * 4 / 1e3
+    first = fitted.start + fitted.arrival * t.keys * padded(shape.depth) * 4 / 1e3
     between = fitted.row * t.block * shape.depth / 1e3 + (0.0 if t.persistent else first)
     runs = _runs(t, shape)
     tiles = [(r + masked) * run + between for r in runs]
@@ -97,12 +97,8 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     )
 
 
-def _padded(depth: int) -> int:
-    return -(-depth // DEPTH) * DEPTH
-
-
 def _products(t: Tiling, shape: Shape, machine: Machine) -> float:
-    return t.block * t.keys * 2 * _padded(shape.depth) / machine.rates["wgmma.f16"]
+    return t.block * t.keys * 2 * padded(shape.depth) / machine.rates["wgmma.f16"]
 
 
 def _weights(t: Tiling, machine: Machine, fitted: Fitted) -> float:

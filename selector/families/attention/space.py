@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from selector.families.attention.tiling import COLUMNS, DEPTH, GROUP_ROWS, Shape, Tiling
+from selector.families.attention.tiling import COLUMNS, DEPTH, GROUP_ROWS, Shape, Tiling, padded
 from selector.machine.record import Machine
 from selector.targets import Target, find_target
 
@@ -50,7 +50,7 @@ def _parted(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
 
 
 def _whole(shape: Shape, target: Target) -> Iterator[Tiling]:
-    if not target.has("wgmma") or shape.depth % DEPTH:
+    if not target.has("wgmma"):
         return
     for units in UNITS:
         for keys in KEYS:
@@ -66,7 +66,7 @@ def _whole(shape: Shape, target: Target) -> Iterator[Tiling]:
 
 
 def _tiling(shape: Shape, units: int, keys: int, stages: int, persistent: int) -> Tiling:
-    channels = COLUMNS if shape.depth % COLUMNS == 0 else DEPTH
+    channels = COLUMNS if padded(shape.depth) % COLUMNS == 0 else DEPTH
     return Tiling(
         units, GROUP_ROWS, keys, stages, GROUP_ROWS, groups=True, channels=channels,
         persistent=persistent, heads_first=shape.causal,
@@ -77,7 +77,7 @@ def registers_needed(depth: int, keys: int) -> int:
     """Of a thread, about: the sums of its row's values, the scores of a run, and these as weights
     of 16 bits.
     """
-    return depth // 2 + keys * 3 // 4 + OTHERS
+    return padded(depth) // 2 + keys * 3 // 4 + OTHERS
 
 
 def registers_left(units: int) -> int:

@@ -67,6 +67,7 @@ class Tiling:
         """What a block has in shared memory: rows for warpgroups are whole panels, all rows for
         warps have 16 bytes more.
         """
+        depth = padded(depth)
         row, scores = depth + PADDING, self.keys + PADDING
         if self.groups:
             row = _panels(depth)
@@ -82,6 +83,11 @@ class Tiling:
         order = "-heads" if self.heads_first else ""
         part = f"-part{self.part}" if self.part else ""
         return f"{self.units}{unit}{self.rows}-k{self.keys}-s{self.stages}{stays}{order}{part}"
+
+
+def padded(depth: int) -> int:
+    """Channels of whole steps of a product: those beyond the last one are zeros."""
+    return -(-depth // DEPTH) * DEPTH
 
 
 def _panels(elements: int) -> int:

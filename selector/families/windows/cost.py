@@ -20,7 +20,7 @@ from selector.families.windows.limits import (
     shared_bytes,
     staged_bytes,
 )
-from selector.families.windows.tiling import BAND, Shape, Tiling, per_window
+from selector.families.windows.tiling import Shape, Tiling, per_window
 from selector.machine.record import Machine
 from selector.targets import find_target
 
@@ -144,7 +144,7 @@ def _windows(t: Tiling, shape: Shape) -> float:
     """Bytes that the units of a block read of the staged rows."""
     window = CONVERTED * depth(t, shape) if shape.converted else shape.bytes * depth(t, shape)
     if shape.down:
-        return window * t.width * t.height / BAND
+        return window * t.width * t.height / shape.band
     if t.unit == "group":  # an instruction has all bands that meet a row
         rows = t.units * (shape.y.step * (t.rows // shape.y.phases - 1) + shape.y.taps)
         return rows * window * t.width / (per_window(shape.x) * shape.x.phases)

@@ -18,6 +18,7 @@ from selector.targets import Target
 MOST_LANES = 65535  # of a vector of Halide's
 MOST_STATEMENTS = 256  # that are unrolled: more take long to compile
 REGISTERS = 160  # of a thread, more than that leaves no block beside
+INSTRUCTION = 256  # outputs of one
 LONG = 64  # elements of a window, of which sums are stored one by one
 OTHERS, AHEAD = 24, 16  # registers of a thread beside its accumulators; where it copies ahead
 
@@ -39,8 +40,10 @@ def _unfit(t: Tiling, shape: Shape) -> str:
         if t.rows * shape.y.step > shape.y.taps * shape.y.phases:
             return "rows beyond those of taps meet no row of the image together"
     elif shape.down:
-        if t.rows % BAND or t.tap_rows > 1 or t.segments > 1:
-            return "columns are taken by bands of 16 rows"
+        if t.rows % shape.band or t.tap_rows > 1 or t.segments > 1:
+            return f"columns are taken by bands of {shape.band} rows"
+        if t.outputs * shape.band % INSTRUCTION:
+            return "instructions have 16 rows of 16 outputs, or 8 of 32"
     elif t.outputs % shape.channels:
         return "a tile has whole pixels"
     elif t.outputs % whole(shape.x.phases):
@@ -81,7 +84,7 @@ def held_threads(t: Tiling) -> int:
 
 def _lanes(t: Tiling, shape: Shape) -> int:
     """Of the largest statement or copy."""
-    taps = shape.y.taps * BAND if shape.down else min(shape.x.taps, LONGEST_BAND)
+    taps = shape.y.taps * shape.band if shape.down else min(shape.x.taps, LONGEST_BAND)
     copied = staged_bytes(t, shape) // shape.bytes
     return max(t.outputs * taps, copied if t.boxes and t.unit == "warp" else 0)
 
@@ -129,14 +132,14 @@ def depth(t: Tiling, shape: Shape) -> int:
     """Elements that instructions take of a window, or of a column: what they are given."""
     step = 32 // shape.operand_bytes
     if shape.down:
-        return rounded(shape.y.reach(BAND), step)
+        return rounded(shape.y.reach(shape.band), step)
     return rounded(shape.lead + shape.x.step * 7 + shape.x.window, step)
 
 
 def band_bytes(t: Tiling, shape: Shape) -> int:
     """Of the bands of all rows of taps."""
     if shape.down:
-        return shape.operand_bytes * BAND * depth(t, shape)
+        return shape.operand_bytes * shape.band * depth(t, shape)
     rows = shape.y.taps * shape.y.phases
     return shape.operand_bytes * rows * 8 * shape.x.phases * depth(t, shape)
 

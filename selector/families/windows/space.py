@@ -8,7 +8,6 @@ from math import lcm
 
 from selector.families.windows.limits import why_not
 from selector.families.windows.tiling import (
-    BAND,
     LONGEST_BAND,
     Shape,
     Tiling,
@@ -42,7 +41,7 @@ def space(shape: Shape, target: Target) -> Iterator[Tiling]:
 def smallest(shape: Shape) -> Tiling:
     """What needs least room."""
     if shape.down:
-        return Tiling(outputs=16, rows=BAND, units=1)
+        return Tiling(outputs=16 if shape.band % 16 == 0 else 32, rows=shape.band, units=1)
     outputs, rows = lcm(whole(shape.x.phases), shape.channels), shape.y.phases
     if not shape.signal and shape.y.taps > 1:
         return Tiling(outputs=outputs, rows=rows, units=1, boxes=False)
@@ -52,7 +51,7 @@ def smallest(shape: Shape) -> Tiling:
 def _warps(shape: Shape) -> Iterator[Tiling]:
     if shape.down:
         for outputs, vectors, rows, units in product((16, 32), (2, 4, 8), (1, 2), UNITS):
-            yield Tiling("warp", outputs, vectors, rows * BAND, units)
+            yield Tiling("warp", outputs, vectors, rows * shape.band, units)
         return
     if shape.channels > 1:
         width = lcm(OUTPUTS[0], shape.channels)

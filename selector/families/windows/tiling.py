@@ -8,7 +8,7 @@ from typing import Literal
 
 ALIGNMENT = 16  # bytes that copies to shared memory begin and end at
 LONGEST_BAND = 256  # taps of one vector statement; more are taken band by band
-BAND = 16  # rows of outputs of one vector statement, where taps lie along y only
+BAND = 16  # rows of a band of taps that lie along y only
 WINDOWS = 64  # of a statement of a warpgroup
 APART = 8  # elements from one of these windows to the next
 FACTORS = (1, 2, 4)  # elements from an output to the next that fit this
@@ -80,7 +80,14 @@ class Shape:
     @property
     def down(self) -> bool:
         """Whether there are taps along y only, which neighbours along x share."""
-        return self.x == Axis(1) and self.y.taps > 1 and self.y.phases == 1
+        return self.x == Axis(1) and self.y.taps > 1
+
+    @property
+    def band(self) -> int:
+        """Rows of outputs of one vector statement, where taps lie along y only: those of a band, or
+        all phases, which read the same rows of the image.
+        """
+        return BAND if self.y.phases == 1 else self.y.phases
 
     @property
     def run(self) -> int:

@@ -75,7 +75,7 @@ def _runner(key: str) -> Callable[[Sequence[Any]], list[Any]]:
     def run(inputs: Sequence[Any]) -> list[Any]:
         for t in inputs:
             if not t.is_contiguous():
-                inputs = [_readable(b, t) for b, t in zip(buffers, inputs, strict=True)]
+                inputs = [readable(b, t) for b, t in zip(buffers, inputs, strict=True)]
                 break
         made = _empty(graph, inputs)
         kernel(*inputs, out=made[0] if len(made) == 1 else dict(zip(names, made, strict=True)))
@@ -84,7 +84,7 @@ def _runner(key: str) -> Callable[[Sequence[Any]], list[Any]]:
     return run
 
 
-def _readable(buffer: BufferParam, tensor: Any) -> Any:
+def readable(buffer: BufferParam, tensor: Any) -> Any:
     """The tensor as a kernel reads it: as it lies, or a copy."""
     seen = view(buffer.name, tensor)
     return (

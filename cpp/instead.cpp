@@ -1,0 +1,214 @@
+// Funcs that are read in place of others: copies, factors, and what is read of one only cast.
+
+#include "inspect.h"
+
+namespace bridge {
+
+using namespace Halide::Internal;
+using Halide::Expr;
+using Halide::Func;
+
+namespace {
+
+// Reads another Func where the place depends on a variable.
+class ReadElsewhere : public IRMutator {
+    const std::string from, variable;
+    const Function to;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        const Call *call = e.as<Call>();
+        bool other = call && call->call_type == Call::Halide && call->name == from &&
+                     std::any_of(call->args.begin(), call->args.end(), [&](const Expr &index) {
+                         return expr_uses_var(index, variable);
+                     });
+        found = found || other;
+        return other ? Call::make(to, call->args, call->value_index) : e;
+    }
+
+public:
+    bool found = false;
+
+    ReadElsewhere(const std::string &from, const std::string &variable, const Function &to)
+        : from(from), variable(variable), to(to) {
+    }
+};
+
+// Looks for casts of what is read of a Func, and reads another one instead, if there is one.
+class CastReads : public IRMutator {
+    const std::string from;
+    const Function *to;
+
+    using IRMutator::visit;
+    Expr visit(const Cast *op) override {
+        const Call *call = op->value.as<Call>();
+        if (!call || call->call_type != Call::Halide || call->name != from) {
+            return IRMutator::visit(op);
+        }
+        types.insert(op->type);
+        std::vector<Expr> args = mutate(call->args);
+        return to ? Call::make(*to, args, 0) : Expr(op);
+    }
+
+    Expr visit(const Call *op) override {
+        plain = plain || (op->call_type == Call::Halide && op->name == from);
+        return IRMutator::visit(op);
+    }
+
+public:
+    std::set<Halide::Type> types;
+    bool plain = false;
+
+    explicit CastReads(const std::string &from, const Function *to = nullptr) : from(from), to(to) {
+    }
+
+    // In what the stages of a reader store, which Halide has with lets for what is alike.
+    void visit_values(Function reader) {
+        std::vector<Definition> stages = reader.updates();
+        stages.push_back(reader.definition());
+        for (Definition &stage : stages) {
+            for (Expr &value : stage.values()) {
+                Expr changed = mutate(substitute_in_all_lets(value));
+                value = to ? common_subexpression_elimination(changed) : value;
+            }
+        }
+    }
+};
+
+// The variables of loops that an expression depends on.
+class Variables : public IRGraphVisitor {
+    using IRGraphVisitor::visit;
+    void visit(const Variable *op) override {
+        if (!op->param.defined() && !op->image.defined()) {
+            inside.emplace(op->name, op);
+        }
+    }
+
+public:
+    std::map<std::string, Expr> inside;
+};
+
+// The Func with updates that is read at some variables, in their order.
+class ReadAt : public IRGraphVisitor {
+    const std::vector<Expr> &own;
+
+    using IRGraphVisitor::visit;
+    void visit(const Call *op) override {
+        IRGraphVisitor::visit(op);
+        bool here = op->call_type == Call::Halide && op->args.size() == own.size() &&
+                    std::equal(own.begin(), own.end(), op->args.begin(),
+                               [](const Expr &a, const Expr &b) { return equal(a, b); });
+        if (here && Function(op->func).has_update_definition()) {
+            found = Function(op->func);
+        }
+    }
+
+public:
+    Function found;
+
+    explicit ReadAt(const std::vector<Expr> &own) : own(own) {
+    }
+};
+
+// What dimensions that stand for some variables are called: as those of the sum that an expression
+// reads there, if it does, so that this can be computed with it.
+std::vector<std::string> named(const Expr &e, const std::vector<Expr> &own) {
+    std::vector<std::string> names;
+    for (size_t d = 0; d < own.size(); d++) {
+        names.push_back("v" + std::to_string(d));
+    }
+    ReadAt sums(own);
+    e.accept(&sums);
+    return sums.found.get_contents().defined() ? sums.found.args() : names;
+}
+
+}  // namespace
+
+Func clone_for(const Function &f, Function consumer, const std::string &variable,
+               const std::string &name) {
+    Function copied(Halide::Internal::unique_name(name));
+    std::map<FunctionPtr, FunctionPtr> known;
+    f.deep_copy(copied.name(), copied.get_contents(), known);
+    FunctionPtr self = copied.get_contents();
+    self.weaken();
+    copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates
+    if (variable.empty()) {
+        consumer.substitute_calls(f, copied);
+    } else {
+        ReadElsewhere elsewhere(f.name(), variable, copied);
+        consumer.mutate(&elsewhere);
+        if (!elsewhere.found) {
+            return Func();
+        }
+    }
+    return Func(copied);
+}
+
+Func operand(Function sum, int factor, const std::vector<std::string> &order,
+             const std::string &name) {
+    if (sum.updates().size() != 1 || sum.outputs() != 1) {
+        return Func();
+    }
+    Expr &value = sum.update(0).values()[0];
+    Expr whole = substitute_in_all_lets(value);
+    const Add *add = whole.as<Add>();
+    bool last = add && add->b.as<Mul>();
+    const Mul *product = !add ? nullptr : last ? add->b.as<Mul>() : add->a.as<Mul>();
+    if (!product) {
+        return Func();
+    }
+    Expr chosen = factor ? product->b : product->a;
+    const Cast *cast = chosen.as<Cast>();
+    Expr inner = cast ? cast->value : chosen;
+    std::vector<Expr> own;
+    std::map<std::string, Expr> renamed;  // at once: the sum may have variables of these names
+    Variables found;
+    inner.accept(&found);
+    for (const std::string &variable : order) {
+        auto used = found.inside.find(variable);
+        if (used == found.inside.end() || !renamed.emplace(variable, Expr()).second) {
+            return Func();
+        }
+        own.push_back(used->second);
+    }
+    if (renamed.size() < found.inside.size()) {
+        return Func();
+    }
+    std::vector<std::string> args = named(inner, own);
+    for (size_t d = 0; d < args.size(); d++) {
+        renamed[order[d]] = Variable::make(Halide::Int(32), args[d]);
+    }
+    Func made(name);
+    made.function().define(args, {substitute(renamed, inner)});
+    Expr read = Call::make(made.function(), own, 0);
+    read = cast ? Cast::make(cast->type, read) : read;
+    Expr terms = factor ? product->a * read : read * product->b;
+    value = last ? add->a + terms : terms + add->b;
+    return made;
+}
+
+Func narrowed(const Function &f, const Functions &readers, const std::string &name) {
+    CastReads found(f.name());
+    for (const Function &reader : readers) {
+        found.visit_values(reader);
+    }
+    if (found.plain || found.types.size() != 1 || f.outputs() != 1) {
+        return Func();
+    }
+    std::vector<Expr> own;
+    for (const std::string &arg : f.args()) {
+        own.push_back(Variable::make(Halide::Int(32), arg));
+    }
+    Func made(name);
+    Expr whole = Call::make(f, own, 0);
+    made.function().define(f.args(), {Cast::make(*found.types.begin(), whole)});
+    Function narrow = made.function();
+    CastReads instead(f.name(), &narrow);
+    for (const Function &reader : readers) {
+        instead.visit_values(reader);
+    }
+    return made;
+}
+
+}  // namespace bridge

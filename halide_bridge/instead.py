@@ -1,0 +1,105 @@
+"""Funcs that are read in place of others, from now on: copies and parts of these, which a schedule
+may then store and stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from halide_bridge.memory import caller_location
+from halide_bridge.names import plain
+from halide_bridge.native import native
+from halide_bridge.stock import Func, Named
+from selector.diagnostics import ScheduleError
+
+
+def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
+    """A Func of its own that ``consumer`` reads in place of ``func``, from now on: with the same
+    definition, to be computed where the others are not. Unlike Halide's ``clone_in`` it may be
+    asked for several consumers, one after the other, and for a part of what one reads: that whose
+    place depends on its variable ``along``. With ``along`` ``j`` the second factor of
+    ``f[i, j] += A[r, i] * A[r, j]`` is staged by itself. ``ScheduleError`` if no read does.
+    """
+    name = f"{plain(func.name())}_of_{plain(consumer.name())}"
+    variable = "" if along is None else along.name()
+    copied: Func = native().clone_for(func, consumer, variable, name)
+    if not copied.defined():
+        raise ScheduleError(
+            f"`{plain(consumer.name())}` reads no `{plain(func.name())}` along `{variable}`",
+            hint="a variable of the consumer in an index of the read that is meant",
+            where=caller_location(),
+        )
+    return copied
+
+
+def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
+    """A Func of its own for a factor, 0 or 1, of the products that ``sum_`` adds up, which reads it
+    from now on: with ``order`` ``k, i`` the first factor of ``f[i, j] += f32(f16(2 * A[k, i])) *
+    ...`` is ``f_a[k, i]``, an f16, and may be staged or stored as any other. Its dimensions stand
+    for the variables that the factor depends on, in that order. ``ScheduleError`` if it is no such
+    sum, or depends on others.
+    """
+    name = f"{plain(sum_.name())}_{'ab'[factor]}"
+    made: Func = native().operand(sum_, factor, [v.name() for v in order], name)
+    if not made.defined():
+        raise ScheduleError(
+            f"`{plain(sum_.name())}` has no factor {factor} over {[v.name() for v in order]}",
+            why="it adds no products, or the factor depends on other variables",
+            hint="a Func with one update, f[...] += a * b, and each variable of the factor once",
+            where=caller_location(),
+        )
+    return made
+
+
+def narrowed(func: Func, *readers: Func) -> Func:
+    """A Func of its own that all ``readers`` read in place of ``func``, from now on: of the type
+    that each of them casts what it reads to, so that they read the same values, of fewer bytes
+    where it is stored. ``ScheduleError`` if one reads it as it is, or they have several types.
+    """
+    name = f"{plain(func.name())}_narrow"
+    made: Func = native().narrowed(func, [*readers], name)
+    if not made.defined():
+        raise ScheduleError(
+            f"`{plain(func.name())}` is not cast by all that read it, each time to one type",
+            why="a Func of another type would have other values for them",
+            hint=f"readers whose values have `{plain(func.name())}` in a cast only",
+            where=caller_location(),
+        )
+    return made
+
+
+def phased(func: Func, reader: Func, phases: Sequence[tuple[Named, Named, Named, int]]) -> Func:
+    """A Func of its own that ``reader`` reads in place of ``func``, from now on, in which every so
+    many elements are a phase: with ``(x, xo, xp, 2)`` ``func[c, x]`` is
+    ``phased[c, x / 2, x % 2]``, and the loop over ``x`` of ``reader`` is split into ``xo`` and
+    ``xp``, over the phases, which stays a loop. What differs from phase to phase, such as the taps
+    of a transposed convolution, is the same for all of one. It has a dimension more for each, and
+    is to be scheduled.
+
+    ``reader`` is pure and reads ``func``, of one value, at its own variables alone; the pipeline is
+    lowered by ``hb.lower`` only, stock Halide does not know of phases. ``ScheduleError`` for other
+    readers, a variable that it has not, and fewer than two phases.
+    """
+    location = caller_location()
+    names = [x.name() for x, _, _, _ in phases]
+    own = [v.name() for v in reader.args()]
+    if not set(names) <= set(own) or min((n for *_, n in phases), default=0) < 2:
+        raise ScheduleError(
+            f"`{plain(func.name())}` has no such phases in `{plain(reader.name())}`",
+            why=f"those of {names} are asked for, of {[n for *_, n in phases]}",
+            hint="a variable of the reader each, and at least two phases",
+            where=location,
+        )
+    told = [(x.name(), loop.name(), count) for x, _, loop, count in phases]
+    made: Func = native().phased(func, reader, told, f"{plain(func.name())}_phased")
+    if not made.defined():
+        raise ScheduleError(
+            f"`{plain(func.name())}` has no phases in `{plain(reader.name())}`",
+            why="it is not read at the reader's own variables alone, or updates others than its "
+            "own elements",
+            hint="read it in a pure Func at its variables, each once",
+            where=location,
+        )
+    for x, outer, loop, count in phases:
+        reader.split(x, outer, loop, count)
+    return made

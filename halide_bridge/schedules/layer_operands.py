@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from halide_bridge.schedules.contraction import ADDING
+from halide_bridge.schedules.kernels import fused
 from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.schedules.turns import argument_of, turned
+from selector.families.contraction.tiling import AT_ONCE
 from selector.families.layers import Tiling
 
 
@@ -33,20 +36,25 @@ def by_layer(
     phases: tuple[Any, ...] = ()
     if max(found.phases) > 1:
         total, args, phases = _phased(script, found, total, stored, args)
+    channels = total.rvars(0)[found.channels]
+    taps = tuple(total.rvars(0)[place] for place in found.taps)
+    if size.part:
+        channels, inner = script.rvars("kp", "kr")
+        total.update().split(total.rvars(0)[found.channels], channels, inner, size.part)
+        total, stored, args, phases = _parted(script, total, stored, channels)
+        channels = inner
     operands = _Operands(script, program, known, total)
     if max(found.steps) > 1:
-        staged = _windows(script, found, total, args)
+        staged = _windows(script, found, total, (channels, taps))
         replace(operands, total=staged).rows(found.image, (found.inner,))
     else:
         staged = operands.rows(found.image, (found.inner,))[0].in_(total)
     either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
     weights, row = operands.rows(found.weights, either)
-    domain = total.rvars(0)
-    taps = tuple(domain[place] for place in found.taps)
     filters = found.filters
     places = (args[filters], *args[:filters], *args[filters + 1 :])
     p = Layers(
-        stored, places, total, staged, weights, domain[found.channels], taps, filters, found.inner,
+        stored, places, total, staged, weights, channels, taps, filters, found.inner,
         found.along, row, phases,
     )  # fmt: skip
     schedule_layer(p, size)
@@ -68,14 +76,36 @@ def _phased(
     return script.phased(total, stored, told), tuple(pixels), tuple(loops)
 
 
-def _windows(script: Script, found: Layer, total: Recorded, args: tuple[Any, ...]) -> Recorded:
+def _parted(
+    script: Script, total: Recorded, stored: Recorded, parts: Any
+) -> tuple[Recorded, Recorded, tuple[Any, ...], tuple[Any, ...]]:
+    """The sums of parts, what stores them, at its loops over the dimensions of ``total`` and over
+    the parts; they are added where ``stored`` reads their sum, a thread each.
+    """
+    (part,) = script.variables("part")
+    sums = total.update().rfactor(parts, part)
+    first, second, *others = stored.args()
+    ao, ai, bo, bi = script.variables("ao", "ai", "bo", "bi")
+    stored.split(first, ao, ai, ADDING[0]).split(second, bo, bi, ADDING[1])
+    rest = fused(script, stored, others)
+    stored.reorder(ai, bi, ao, bo, *rest).gpu_threads(ai, bi).gpu_blocks(ao, bo, *rest)
+    turn, each = script.rvars("turn", "each")
+    total.compute_at(stored, ai)
+    total.update().atomic().split(parts, turn, each, AT_ONCE).unroll(each)
+    kept = sums.in_(total).compute_root()
+    *args, last = kept.args()
+    return sums, kept, tuple(args), (last,)
+
+
+def _windows(
+    script: Script, found: Layer, total: Recorded, summed: tuple[Any, tuple[Any, ...]]
+) -> Recorded:
     """What a block copies of an image whose windows lie apart, ``windows[c, x, y, s, r]`` of
     ``image[c, 2 * x + s, 2 * y + r]``: the pixels that a tap reads are neighbours.
     """
-    pixels, domain = [*total.args()], total.rvars(0)
+    (channels, taps), pixels = summed, [*total.args()]
     pixels.pop(found.filters)
-    pixels.insert(found.inner, domain[found.channels])
-    taps = [domain[place] for place in found.taps]
+    pixels.insert(found.inner, channels)
     return script.operand(total, found.factor, (*pixels, *taps))
 
 

@@ -5,6 +5,7 @@ units, whatever the window, and what keeps others from them is said.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -154,6 +155,41 @@ def test_only_the_pixels_that_windows_read_are_copied(name: str) -> None:
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
 
 
+DEEP: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
+    "filters last": ({"padding": 1}, (1, 5, 7, 600, 40)),
+    "pixels apart, with bias": ({"stride": 2, "bias": True, "taps": (1, 1)}, (1, 7, 3, 1096, 24)),
+    "filters of the weights last": ({"filters_first": True}, (2, 3, 4, 520, 24)),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_few_pixels_have_their_sums_in_parts(name: str) -> None:
+    """Also where the last part has fewer channels; a kernel adds them."""
+    options, (images, high, wide, channels, filters) = DEEP[name]
+    out = layer(**options)
+    taps, stride = options.get("taps", (3, 3)), options.get("stride", 1)
+    padding = options.get("padding", 0)
+    reach = taps[0] - 1 - 2 * padding
+    shape = (images, stride * (high - 1) + 1 + reach, stride * (wide - 1) + 1 + reach, channels)
+    size = (images, high, wide, filters)
+    hb.autoschedule(out, target="sm_90a", sizes={"out": (1, 7, 7, 64), "image": (1, 9, 9, 1024)})
+    kernel = hb.compile(out, target="sm_90a")
+    assert [launch.once for launch in kernel.plan.launches] == [False, False]
+    random = np.random.default_rng(0)
+    image = random.standard_normal(shape).astype(np.float16)
+    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
+    given = w.transpose(1, 2, 3, 0).copy() if options.get("filters_first") else w
+    inputs: dict[str, Array] = {"image": image, "w": given}
+    bias = random.standard_normal(filters).astype(np.float32)
+    if options.get("bias"):
+        inputs["bias"] = bias
+    wanted = exact(image.astype(float), w.astype(float), size, 1, padding, stride)
+    wanted = np.maximum(wanted + bias, 0) if options.get("bias") else wanted
+    for ready in (True, False):
+        result = check(kernel, **inputs, sizes=size, maps_ready=ready)
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
 MISSES: dict[str, Callable[[], hl.Func]] = {
     "float32": lambda: layer(kind=F32),
 }
@@ -193,3 +229,28 @@ def test_the_pixels_of_a_group_lie_side_by_side(pixels: tuple[int, ...]) -> None
         assert tiling.groups == 1 or prod(tiling.box[tiling.along + 1 :]) == 1
         assert tiling.stages * tiling.run_bytes <= 200 << 10
     assert not candidates(Shape(pixels, 512, 512, 9), machine_for("sm_80"))
+
+
+def test_sizes_choose_blocks_that_stay_and_parts_of_sums() -> None:
+    """Blocks stay where several tiles follow each other whose filters lie side by side, as boxes of
+    results do; sums have parts where there are few tiles. Neither where phases have results.
+    """
+    machine = machine_for("sm_90a")
+    many, few = Shape((28, 28, 32), 512, 256, 1, rows=True), Shape((8, 8, 1), 128, 1280, 9)
+    first, *others = candidates(many, machine)
+    assert first.persistent
+    assert all(sum(e > 1 for e in t.box) <= 2 for t in (first, *others))
+    assert not candidates(replace(many, rows=False), machine)[0].persistent
+    deep = candidates(few, machine)[0]
+    assert deep.part % deep.k == 0 < deep.part < 1280
+    assert not candidates(replace(few, phases=4), machine)[0].part
+    assert not candidates(replace(few, channels=64), machine)[0].part
+    assert not candidates(replace(few, pixels=(64, 64, 8)), machine)[0].part
+
+
+def test_a_box_does_not_reach_further_than_the_copy_engine() -> None:
+    """256 pixels along each dimension, with those between that no window reads."""
+    for steps in ((2, 2, 1), (8, 1, 1)):
+        shape = Shape((2000, 3, 1), 64, 64, 9, steps=steps)
+        for t in candidates(shape, machine_for("sm_90a")):
+            assert all(e * s <= 256 for e, s in zip(t.block, steps, strict=True))

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from selector.families.contraction.cost import FITTED, SUM_BYTES
+from selector.families.contraction.tiling import AT_ONCE
 from selector.families.layers.tiling import ROWS, Shape, Tiling
 from selector.machine.record import Machine
 from selector.targets import find_target
@@ -38,7 +40,7 @@ def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
     def order(t: Tiling) -> tuple[float, ...]:  # of equal ones those with few images, square boxes
         return _cycles(t, shape, machine), _blocks(t, shape), t.box[-1], max(t.box)
 
-    return sorted(_space(shape), key=order)[:TRIED]
+    return sorted(_space(shape, machine), key=order)[:TRIED]
 
 
 def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
@@ -52,7 +54,7 @@ def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
     return cores > pixels * elements * shape.bytes / machine.copy
 
 
-def _space(shape: Shape) -> Iterator[Tiling]:
+def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     depth = shape.depth
     channels = 1 << (-(-shape.channels // depth) * depth - 1).bit_length()
     runs = [k for n in RUN_BYTES if (k := n // shape.bytes) <= channels][-2:]
@@ -73,9 +75,20 @@ def _space(shape: Shape) -> Iterator[Tiling]:
                         one = Tiling(box, groups, along, n, k, 1, shape.bytes)
                         stages = min(MOST_STAGES, ROOM // one.run_bytes)
                         if stages > 2:
-                            yield replace(one, stages=stages)
-                            if shape.rows:
-                                yield replace(one, stages=stages, persistent=True)
+                            yield from _ways(replace(one, stages=stages), shape, machine)
+
+
+def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """A tiling, with blocks that stay, and with parts of the sums for as many blocks as there are
+    multiprocessors without one.
+    """
+    yield t
+    if shape.rows:
+        yield replace(t, persistent=True)
+    runs, idle = -(-shape.channels // t.k), machine.multiprocessors // _blocks(t, shape)
+    if shape.phases == 1:
+        own = {-(-runs // parts) for parts in range(2, min(runs, idle) + 1)}
+        yield from (replace(t, part=n * t.k) for n in sorted(own))
 
 
 def _in_reach(box: tuple[int, ...], groups: int, along: int, steps: tuple[int, ...]) -> bool:
@@ -98,17 +111,32 @@ def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:
 
 def _blocks(t: Tiling, shape: Shape) -> int:
     pairs = zip(shape.pixels, t.block, strict=True)
-    return prod(-(-e // b) for e, b in pairs) * -(-shape.filters // t.n) * shape.phases
+    tiles = prod(-(-e // b) for e, b in pairs) * -(-shape.filters // t.n)
+    return tiles * shape.phases * _parts(t, shape)
+
+
+def _parts(t: Tiling, shape: Shape) -> int:
+    return -(-shape.channels // t.part) if t.part else 1
 
 
 def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     rows = prod(t.block)
     products = rows * t.n * t.k / machine.rates["wgmma.f16" if t.bytes == 2 else "wgmma.s8"]
     shared = (rows + t.groups * t.n) * t.k * t.bytes / 128
-    steps = shape.taps * -(-shape.channels // t.k)
+    steps = shape.taps * -(-(t.part or shape.channels) // t.k)
     rounds = -(-_blocks(t, shape) // machine.multiprocessors)
     step = max(products, shared, t.run_bytes / L2_BYTES) + STEP
     leaving = rows * t.n / 8
+    if t.part:
+        return rounds * (steps * step + START + 2 * leaving) + _adding(t, shape, machine)
     if t.persistent:
         return START + rounds * max(steps * step + HANDOVER, leaving) + leaving
     return rounds * (steps * step + START + leaving)
+
+
+def _adding(t: Tiling, shape: Shape, machine: Machine) -> float:
+    """Cycles of the kernel that adds the sums of parts, of which a thread loads some at once."""
+    sums = prod(shape.pixels) * shape.filters * _parts(t, shape) * SUM_BYTES
+    rounds = -(-_parts(t, shape) // AT_ONCE)
+    took = FITTED.adding + FITTED.round * rounds + sums / 1e6 / machine.copy
+    return took * machine.megahertz

@@ -38,7 +38,8 @@ class Tiling:
     """A group of four warps has a ``box`` of 64 pixels, and a block so many ``groups`` in a row
     ``along`` one dimension, with ``n`` filters; it goes through runs of ``k`` channels of a tap, of
     which there are ``stages`` in shared memory, of elements of so many ``bytes``. ``persistent``: a
-    block a multiprocessor stays, and goes on to the next tile while its results leave.
+    block a multiprocessor stays, and goes on to the next tile while its results leave. ``part``:
+    blocks sum so many channels each, and a second kernel adds their sums (0: all).
     """
 
     box: tuple[int, ...]
@@ -49,6 +50,7 @@ class Tiling:
     stages: int
     bytes: int = 2
     persistent: bool = False
+    part: int = 0
 
     @property
     def depth(self) -> int:

@@ -258,6 +258,69 @@ public:
     }
 };
 
+// The name of a condition that says nothing of bounds.
+constexpr const char *HIDDEN = "hidden mask";
+
+bool calls(const Expr &e, const std::set<std::string> &funcs) {
+    struct Find : IRVisitor {
+        const std::set<std::string> &funcs;
+        bool found = false;
+        using IRVisitor::visit;
+        void visit(const Call *op) override {
+            found = found || (op->call_type == Call::Halide && funcs.count(op->name) > 0);
+            IRVisitor::visit(op);
+        }
+        explicit Find(const std::set<std::string> &funcs) : funcs(funcs) {
+        }
+    } find(funcs);
+    e.accept(&find);
+    return find.found;
+}
+
+// Those Funcs, and what is read of them through Funcs that are not stored.
+std::set<std::string> read_through(const Environment &env, const std::set<std::string> &funcs) {
+    std::set<std::string> found = funcs;
+    for (size_t before = 0; before != found.size();) {
+        before = found.size();
+        for (const auto &[name, f] : env) {
+            if (f.is_pure() && f.schedule().compute_level().is_inlined()) {
+                for (const Expr &value : f.values()) {
+                    if (calls(value, found)) {
+                        found.insert(name);
+                    }
+                }
+            }
+        }
+    }
+    return found;
+}
+
+class HideMasks : public IRMutator {
+    const std::set<std::string> &funcs;
+
+protected:
+    using IRMutator::visit;
+    Expr visit(const Select *op) override {
+        if (!calls(op->true_value, funcs) && !calls(op->false_value, funcs)) {
+            return IRMutator::visit(op);
+        }
+        Expr hidden = Call::make(op->condition.type(), HIDDEN, {op->condition}, Call::PureExtern);
+        return Select::make(hidden, mutate(op->true_value), mutate(op->false_value));
+    }
+
+public:
+    explicit HideMasks(const std::set<std::string> &funcs) : funcs(funcs) {
+    }
+};
+
+class ShowMasks : public IRMutator {
+protected:
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        return op->name == HIDDEN ? mutate(op->args[0]) : IRMutator::visit(op);
+    }
+};
+
 }  // namespace
 
 Stmt split_accumulators(const Stmt &s, Environment &env, const std::set<std::string> &funcs) {
@@ -269,6 +332,22 @@ Stmt split_accumulators(const Stmt &s, Environment &env, const std::set<std::str
     find.mutate(rebased);
     Stmt split = SplitStorage(find.tiles, env).mutate(rebased);
     return UnrollTileLoops(find.tiles).mutate(split);
+}
+
+void hide_masks(Environment &env, const std::set<std::string> &funcs) {
+    const std::set<std::string> read = read_through(env, funcs);
+    HideMasks hide(read);
+    for (auto &[name, function] : env) {
+        function.mutate(&hide);
+    }
+}
+
+Stmt show_masks(const Stmt &s, Environment &env) {
+    ShowMasks show;
+    for (auto &[name, function] : env) {
+        function.mutate(&show);
+    }
+    return show.mutate(s);
 }
 
 }  // namespace bridge

@@ -156,13 +156,14 @@ Lowered lower_once(const Functions &funcs, const Options &options, const Dimensi
                 found->second.schedule().memory_type() = Halide::MemoryType::Register;
             }
         }
+        hide_masks(p.env, options.tensor_funcs);
     }
     if (options.tails) {
         guard_reductions(p.env);
         round_up_tails(p.env);
     }
     Stmt s = create_loops(p, options);
-    s = infer_bounds(s, p, options);
+    s = show_masks(infer_bounds(s, p, options), p.env);
     s = flatten_storage(s, p, options);
     const Stmt flat = s;
     const Stmt vectors = vectorize(s, p, options);

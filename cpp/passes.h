@@ -106,6 +106,11 @@ ir::Stmt infer_all_turns(const ir::Stmt &s, const std::map<std::string, ir::Inte
 ir::Stmt split_accumulators(const ir::Stmt &s, Environment &env,
                             const std::set<std::string> &funcs);
 
+// accumulators.cpp: conditions under which tensor Funcs are read are hidden while bounds are inferred: a
+// tile is computed as a whole and where its loops are, whatever of it a mask lets through.
+void hide_masks(Environment &env, const std::set<std::string> &funcs);
+ir::Stmt show_masks(const ir::Stmt &s, Environment &env);
+
 // memory.cpp: what is allocated per block lives in shared memory, with padded rows.
 ir::Stmt place_block_allocations(const ir::Stmt &s, const Environment &env);
 

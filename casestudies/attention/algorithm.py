@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import halide as hl
 
 from halide_bridge.schedules import Attention, Joining
+from selector.families.attention.tiling import JOINED_AT_ONCE
 
 LOWEST = -3.0e38
 HALIDE_TYPES = {"f16": hl.Float(16), "bf16": hl.BFloat(16), "f32": hl.Float(32)}
@@ -140,9 +141,13 @@ def joined(parts: hl.Func, count: hl.Expr, result: hl.Type) -> Joining:
     d, m, h = (hl.Var(name) for name in "dmh")
     p, names = hl.Var("p"), ("near", "top", "over", "mass", "joined")
     near, top, over, mass, joined = (hl.Func(name) for name in names)
-    domains = [hl.RDom([(0, count)], f"p_{name}") for name in ("top", "over", "mass")]
+    turns = (count + JOINED_AT_ONCE - 1) // JOINED_AT_ONCE * JOINED_AT_ONCE
+    domains = [hl.RDom([(0, turns)], f"p_{name}") for name in ("top", "over", "mass")]
     last = hl.min(p, count - 1)  # none beyond it is computed
-    near[d, m, h, p] = hl.Tuple([parts[d, m, h, last][0], parts[d, m, h, last][1]])
+    mean, size = parts[d, m, h, last][0], parts[d, m, h, last][1]
+    none = (hl.f32(0), hl.f32(LOWEST))  # which weighs nothing
+    values = [hl.select(p < count, e, o) for e, o in zip((mean, size), none, strict=True)]
+    near[d, m, h, p] = hl.Tuple(values)
     top[d, m, h] = hl.f32(LOWEST)
     top[d, m, h] = hl.max(top[d, m, h], near[d, m, h, domains[0].x][1])
     for func, r in zip((over, mass), domains[1:], strict=True):

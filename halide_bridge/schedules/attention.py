@@ -14,6 +14,7 @@ from typing import Any
 
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
+from halide_bridge.schedules.contraction import as_one
 from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
 from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling, padded
 
@@ -56,7 +57,9 @@ class Attention:
     ``query`` and ``key``, for each of the three, with the number of their updates; ``weight``: of
     ``mixed``. ``keys``, ``values``: the Funcs of the operands ``key`` and ``value`` that the sums
     read. ``matrices``: Funcs of keys, queries and heads that the scores read, to be staged like
-    these. ``joining``: of what ``output`` has for each part of the keys, its last dimension.
+    these. ``whole``: values have ``depth`` channels as well; else a block has as many of
+    however many there are. ``joining``: of what ``output`` has for each part of the keys, its last
+    dimension.
     """
 
     output: Any
@@ -75,13 +78,20 @@ class Attention:
     matrices: tuple[Any, ...] = ()
     joining: Joining | None = None
     places: Places = Places()
+    whole: bool = True
 
 
 def schedule_attention(p: Attention, size: Tiling) -> Any:
     """Schedule attention so; returns the output."""
-    mo, mi = variables("mo", "mi")
+    mo, mi, do, di = variables("mo", "mi", "do", "di")
     (d, m), heads = _dims(p.output, p.places.output)
-    p.output.bound(d, 0, p.depth).split(m, mo, mi, size.block)
+    p.output.split(m, mo, mi, size.block)
+    if p.whole:
+        p.output.bound(d, 0, p.depth)
+    else:
+        heads = [*as_one(p.output, heads), do]
+        p.output.split(d, do, di, padded(p.depth))
+        d = di
     blocks = (*heads, mo) if size.heads_first else (mo, *heads)
     p.output.reorder(d, mi, *blocks).gpu_blocks(*blocks)
     _rows_of(p.output, mi, size, (d,))
@@ -233,11 +243,11 @@ def _dims(func: Any, place: int, inner: int = 1) -> tuple[tuple[Any, ...], list[
 def _of_a_head(func: Any, place: int, *updates: Any, inner: int = 1) -> tuple[Any, ...]:
     """The dimensions of a Func that is computed for one head at a time, but those of heads."""
     own, heads = _dims(func, place, inner)
+    for head in heads:
+        func.bound_extent(head, 1)
     if place > inner:
         for stage in (func, *updates):
             stage.reorder(*own, *heads)
-        for head in heads:
-            func.bound_extent(head, 1)
     return own
 
 

@@ -124,13 +124,13 @@ def _parted(c: Contraction, tiling: Tiling) -> Contraction:
     sums = c.product.update().rfactor(ko, part)
     parts = sums.in_(_added(c, ko, tiling.adders)).compute_root()
     if c.batch:
-        c.output.gpu_blocks(*_as_one(c.output, c.batch))
+        c.output.gpu_blocks(*as_one(c.output, c.batch))
         for other in (part, *c.batch):
             sums.bound_extent(other, 1)
     return replace(c, output=parts, product=sums, k=ki, batch=(part, *c.batch))
 
 
-def _as_one(stage: Any, loops: Sequence[Any]) -> tuple[Any, ...]:
+def as_one(stage: Any, loops: Sequence[Any]) -> tuple[Any, ...]:
     """The loop that several are; none for none."""
     for number, other in enumerate(loops[1:]):
         (both,) = variables(f"all{number}")
@@ -181,7 +181,7 @@ def _blocks(c: Contraction, tiling: Tiling) -> Any:
         self_fed(output)
     _parts(output, ni, mi, tiling, letter)
     if c.batch:
-        output.gpu_blocks(*_as_one(output, c.batch))
+        output.gpu_blocks(*as_one(output, c.batch))
     return block
 
 
@@ -253,8 +253,8 @@ def _copied(operand: Operand, c: Contraction) -> Any:
         copy.reorder_storage(y, x).align_storage(y, LINE // operand.bytes)
         copy.tile(x, y, xo, yo, xi, yi, 32, 8 * run).split(yi, yi, yv, run)
         copy.reorder(yv, xi, yi, xo, yo).vectorize(yv)
-        return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *_as_one(copy, batch))
+        return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *as_one(copy, batch))
     copy.align_storage(x, LINE // operand.bytes)
     copy.tile(x, y, xo, yo, xi, yi, 32 * run, 16).split(xi, xi, xv, run).split(yi, yu, yi, 8)
     copy.reorder(xv, yu, xi, yi, xo, yo).vectorize(xv).unroll(yu)
-    return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *_as_one(copy, batch))
+    return copy.gpu_threads(xi, yi).gpu_blocks(xo, yo, *as_one(copy, batch))

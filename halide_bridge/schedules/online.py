@@ -29,7 +29,9 @@ def candidates(
     for d in range(1, len(output.args)):
         heads *= known.extent(output, d) if d != queries else 1
     keys = known.value(program.members[found.mixed].stages[1].reduced[0].extent)
-    shape = attention.Shape(heads, known.extent(output, queries), max(1, keys), found.depth)
+    shape = attention.Shape(
+        heads, known.extent(output, queries), max(1, keys), found.depth, found.causal
+    )
     best = attention.pick(shape, machine, parts=False)
     if best is not None:
         yield best
@@ -69,6 +71,7 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
         values=value,
         depth=found.depth,
         places=found.places,
+        whole=found.whole,
     )
     schedule_attention(p, tiling)
     return Grid(text=f"{tiling.units * 128} threads that multiply a block")

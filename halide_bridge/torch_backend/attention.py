@@ -30,11 +30,16 @@ def attention(m: Making, q: Value, k: Value, v: Value, is_causal: bool, scale: f
     r, n = domain([depth], m.name("r")), domain([keys], m.name("n"))
     scores[j, i, h, b] = hl.f32(0)
     scores[j, i, h, b] += factor(q, [b, h, i, r]) * factor(k, [b, h, j, r])
-    score = scores[j, i, h, b] * hl.f32(scale * math.log2(math.e))
-    scaled[j, i, h, b] = hl.select(j <= i, score, hl.f32(-1e30)) if is_causal else score
-    peak[i, h, b] = hl.f32(-1e30)
-    peak[i, h, b] = hl.max(peak[i, h, b], scaled[n, i, h, b])
-    weights[j, i, h, b] = hl.pow(hl.f32(2), scaled[j, i, h, b] - peak[i, h, b])
+    scaled[j, i, h, b] = scores[j, i, h, b] * hl.f32(scale * math.log2(math.e))
+    low = hl.f32(-1e30)
+
+    def seen(j: Any, value: Any) -> Any:
+        return hl.select(j <= i, value, low) if is_causal else value
+
+    peak[i, h, b] = low
+    peak[i, h, b] = hl.max(peak[i, h, b], seen(n, scaled[n, i, h, b]))
+    exponent = seen(j, scaled[j, i, h, b] - peak[i, h, b])  # a loop ends where all is masked
+    weights[j, i, h, b] = hl.pow(hl.f32(2), exponent)
     sums[i, h, b] = hl.f32(0)
     sums[i, h, b] += weights[n, i, h, b]
     rounded[j, i, h, b] = hl.cast(kind, weights[j, i, h, b])

@@ -30,6 +30,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr
 from selector.ir.simplify import float_constant, in_every_lane
+from selector.lowering.online_forms import ZERO
 
 Places = NDArray[np.int64]
 
@@ -222,7 +223,7 @@ class Factors:
 
 def makes_zero(exponent: Expr) -> bool:
     """Whether powers of e, or of 2, with this exponent are 0 in float32."""
-    return (float_constant(exponent) or 0) <= -1000
+    return (float_constant(exponent) or 0) <= ZERO
 
 
 def _base(e: Expr) -> Expr | None:

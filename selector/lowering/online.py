@@ -42,6 +42,7 @@ from selector.ir.traverse import (
 )
 from selector.lowering.duplicates import Flat, flat, merge_equal, nested, rename, share_values
 from selector.lowering.factors import Factors, Rows, as_index, rows_at
+from selector.lowering.masks import floors_of
 from selector.lowering.online_forms import (
     grows,
     is_finite,
@@ -77,7 +78,9 @@ def fuse_online(body: Stmt, asked: Online) -> Stmt:
         found.append(s)
         return _Fusion(asked, level).fused()
 
-    result = change_stmts(with_masked_exponents(plain(body)), fused)
+    body = plain(body)
+    floors = {k: v for k, v in floors_of(body).items() if k == asked.maximum}
+    result = change_stmts(with_masked_exponents(body, floors), fused)
     if not found:
         raise _refused(asked, f"`{asked.maximum}` is no array of its own", "compute_at a loop")
     return result

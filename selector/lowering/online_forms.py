@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 
 from selector.ir.contents import holds, loaded, without_lets
@@ -77,24 +78,49 @@ def _constant(e: Expr) -> float | None:
 
 
 LOWEST = -3e38  # of which every power is 0
+ZERO = -1000  # powers of 2 and more with an exponent of that or less are 0 in float32
 
 
-def with_masked_exponents(s: Stmt) -> Stmt:
+def with_masked_exponents(s: Stmt, floors: Mapping[str, float]) -> Stmt:
     """``exp(select(c, x, lowest))`` for ``select(c, exp(x), 0)``, rounded or not, and ``c`` such
-    that a mask's constant is what it takes where it does not hold.
+    that a mask's constant is what it takes where it does not hold; and
+    ``exp(select(c, x - m, lowest))`` for ``exp(select(c, x, low) - m)`` where m is never so low
+    that this is more than 0. ``floors``: numbers that no element of a buffer is below.
     """
-    return map_stmt(s, with_masked_exponents, _masked_exponent)
+
+    def masked(e: Expr) -> Expr:
+        match e:
+            case Select(Compare(CompareOp.LT, a, b), low, value) if _is_constant(low):
+                return masked(Select(Compare(CompareOp.LE, b, a), value, low))
+            case Select(c, value, low) if float_constant(low) == 0:
+                inside = _below(c, value)
+                return map_expr(e if inside is None else inside, masked)
+            case Call(kind, "exp_f32", (x,)):
+                return Call(kind, "exp_f32", (_parted(masked(x), floors),))
+            case Call(kind, "pow_f32", (base, x)) if (float_constant(base) or 0) >= 2:
+                return Call(kind, "pow_f32", (base, _parted(masked(x), floors)))
+            case _:
+                return map_expr(e, masked)
+
+    return map_stmt(s, lambda b: with_masked_exponents(b, floors), masked)
 
 
-def _masked_exponent(e: Expr) -> Expr:
-    match e:
-        case Select(Compare(CompareOp.LT, a, b), low, value) if float_constant(low) is not None:
-            return _masked_exponent(Select(Compare(CompareOp.LE, b, a), value, low))
-        case Select(c, value, low) if float_constant(low) == 0:
-            inside = _below(c, value)
-            return map_expr(e, _masked_exponent) if inside is None else inside
+def _is_constant(e: Expr) -> bool:
+    return float_constant(e) is not None
+
+
+def _parted(exponent: Expr, floors: Mapping[str, float]) -> Expr:
+    """``select(c, x - m, lowest)`` for ``select(c, x, low) - m``, if powers of the latter are 0."""
+    match exponent:
+        case Binary(BinaryOp.SUB, Select(c, x, low), m):
+            of = m.value if isinstance(m, Broadcast) else m
+            floor = floors.get(of.buffer) if isinstance(of, Load) else None
+            value = float_constant(low)
+            if value is not None and floor is not None and value - floor <= ZERO:
+                return Select(c, Binary(BinaryOp.SUB, x, m), _lowest(x))
+            return exponent
         case _:
-            return map_expr(e, _masked_exponent)
+            return exponent
 
 
 def _below(c: Expr, e: Expr) -> Expr | None:

@@ -139,12 +139,20 @@ def _nonzero(e: Expr, state: _Loop) -> Room | None:
             return _nonzero(v, state)
         case Binary(BinaryOp.MUL, a, b):
             return _nonzero(a, state) or _nonzero(b, state)
-        case Call(_, "exp_f32", (Select(c, _, low),)) if makes_zero(low):
-            return _unmasked(c, state)
-        case Call(_, "pow_f32", (base, Select(c, _, low))) if makes_zero(low):
-            return _unmasked(c, state) if (_constant(base) or 0) >= 2 else None
+        case Call(_, "exp_f32", (exponent,)):
+            return _power(exponent, state)
+        case Call(_, "pow_f32", (base, exponent)) if (_constant(base) or 0) >= 2:
+            return _power(exponent, state)
         case Load(_, buffer):
             return state.held.get(buffer)
+        case _:
+            return None
+
+
+def _power(exponent: Expr, state: _Loop) -> Room | None:
+    match exponent:
+        case Select(c, a, low) if makes_zero(low):
+            return _unmasked(c, state) or _power(a, state)
         case _:
             return None
 

@@ -18,6 +18,8 @@ from verified import EMULATED
 
 import halide_bridge as hb
 from selector.emit.cuda import emit_kernels
+from selector.ir.nodes import For, ForKind
+from selector.ir.traverse import free_vars, walk_stmt
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -39,7 +41,8 @@ class Pipeline:
     """Of Q, K and V. Orders of dimensions as NumPy has them, by letters: batch, heads, sequence,
     depth; ``inner``: that of the scores, ``stored``: that of the result. ``sharing``: heads of one
     matrix of keys and values. ``total``, ``mixed``: what the sums start with. ``turned``: how many
-    keys on is the value of a key.
+    keys on is the value of a key. ``channels`` of a value, ``bounded``: and the user says so.
+    ``masks``: what has nothing of the keys behind a query, scores ``low`` instead.
     """
 
     depth: int = 64
@@ -50,6 +53,10 @@ class Pipeline:
     total: float = 0
     mixed: float = 0
     turned: int = 0
+    channels: int = 0
+    bounded: bool = True
+    masks: tuple[str, ...] = ()
+    low: float = -1e30
 
     def build(self) -> Any:
         """The output Func."""
@@ -75,10 +82,16 @@ class Pipeline:
         key = single(at(k, n, channel.x, self.sharing))
         scores[n, *own] += single(at(q, m, channel.x)) * key
         score = scores[n, *own] * hl.f32(math.log2(math.e) / math.sqrt(self.depth))
-        scaled[n, *own] = score
+
+        def seen(n: Any, value: Any, where: str, other: Any = LOWEST) -> Any:
+            return hl.select(n <= m, value, other) if where in self.masks else value
+
+        scaled[n, *own] = seen(n, score, "score", hl.f32(self.low))
         peak[tuple(own)] = LOWEST
-        peak[tuple(own)] = hl.max(peak[tuple(own)], scaled[keys.x, *own])
-        weight[n, *own] = hl.pow(hl.f32(2), scaled[n, *own] - peak[tuple(own)])
+        greater = seen(keys.x, scaled[keys.x, *own], "peak")
+        peak[tuple(own)] = hl.max(peak[tuple(own)], greater)
+        exponent = seen(n, scaled[n, *own] - peak[tuple(own)], "exponent")
+        weight[n, *own] = seen(n, hl.pow(hl.f32(2), exponent), "weight", hl.f32(0))
         total[tuple(own)] = hl.f32(self.total)
         total[tuple(own)] += weight[keys.x, *own]
         rounded[n, *own] = hl.cast(F16, weight[n, *own])
@@ -88,7 +101,8 @@ class Pipeline:
         mixed[d, *own] += single(rounded[keys.x, *own]) * value
         stored = rows(self.stored)
         output[d, *stored] = hl.cast(F16, mixed[d, *own] / total[tuple(own)])
-        output.bound(d, 0, self.depth)
+        if self.bounded:
+            output.bound(d, 0, self.depth)
         return output
 
     def sizes(self, order: str, **extents: int) -> tuple[int, ...]:
@@ -99,7 +113,9 @@ class Pipeline:
         shapes = {
             "Q": self.sizes(self.given, b=batch, h=heads, s=queries),
             "K": self.sizes(self.given, b=batch, h=held, s=keys),
-            "V": self.sizes(self.given, b=batch, h=held, s=keys + self.turned),
+            "V": self.sizes(
+                self.given, b=batch, h=held, s=keys + self.turned, d=self.channels or self.depth
+            ),
         }
         return {n: random.standard_normal(s).astype(np.float16) for n, s in shapes.items()}
 
@@ -109,6 +125,8 @@ class Pipeline:
         q, k, w = (np.einsum(f"{self.given}->{batch}hsd", arrays[n].astype(float)) for n in "QKV")
         k, w = (np.repeat(a, self.sharing, axis=-3) for a in (k, w[..., self.turned :, :]))
         scores = q @ np.swapaxes(k, -1, -2) / math.sqrt(self.depth)
+        if self.masks:
+            scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         result = (weights @ w + self.mixed) / (weights.sum(-1, keepdims=True) + self.total)
         return np.einsum(f"{batch}hsd->{self.stored}", result)
@@ -119,7 +137,7 @@ class Pipeline:
         sizes = {
             "Q": self.sizes(self.given, **extents),
             "K": self.sizes(self.given, **{**extents, "h": 8 // self.sharing}),
-            "output": self.sizes(self.stored, **extents),
+            "output": self.sizes(self.stored, **extents, d=self.channels or self.depth),
         }
         output = self.build()
         return output, hb.autoschedule(output, target="sm_90a", sizes=sizes)
@@ -155,10 +173,17 @@ ORDERS = {
     "40 channels": Pipeline(40),
     "72 channels, heads between": Pipeline(72, BETWEEN, BETWEEN, BETWEEN),
     "rows of no whole 16 bytes": Pipeline(20, BETWEEN, BETWEEN, BETWEEN),
+    "channels that nobody bounds": Pipeline(40, bounded=False),
+    "fewer channels of values": Pipeline(72, BETWEEN, BETWEEN, BETWEEN, channels=24, bounded=False),
+    "more channels of values": Pipeline(48, channels=100, bounded=False),
+    "masked exponents": Pipeline(masks=("peak", "exponent")),
+    "masked scores": Pipeline(masks=("score",), low=-math.inf),
+    "masked weights": Pipeline(40, BETWEEN, BETWEEN, BETWEEN, masks=("peak", "weight")),
     "shared keys": Pipeline(given=BETWEEN, inner=BETWEEN, stored=BETWEEN, sharing=2),
 }
 RAGGED = ((1, 2, 1, 1), (2, 4, 70, 83), (1, 2, 130, 65))
 OTHERS = {
+    "masked scores, which a row of none would show": Pipeline(masks=("score",)),
     "more channels than registers": Pipeline(512),
     "a sum that starts with one": Pipeline(total=1),
     "a mean that starts with one": Pipeline(mixed=1),
@@ -204,3 +229,12 @@ def test_what_lies_behind_the_channels_is_not_read(depth: int) -> None:
     for given in (held, {n: a[..., :depth] for n, a in held.items()}):
         for run in (kernel.interpret, lambda **options: check(kernel, **options)):
             assert error(run(**given, sizes=exact.shape), exact) < BESIDE
+
+
+def test_a_loop_over_keys_ends_where_a_mask_does() -> None:
+    """And the longest tiles go first."""
+    kernel = hb.compile(ORDERS["masked weights"].scheduled()[0], target="sm_90a")
+    (loop,) = [
+        s for s in walk_stmt(kernel.module.body) if isinstance(s, For) and s.kind is ForKind.SERIAL
+    ]
+    assert any("block_id" in name for name in free_vars(loop.extent))

@@ -31,8 +31,8 @@ from halide_bridge.schedules.recognise.program import (
     number,
 )
 from halide_bridge.schedules.recognise.rows import associative
-from selector.ir.nodes import Binary, BinaryOp, Expr, FloatImm, Var
-from selector.ir.traverse import walk_expr
+from selector.ir.nodes import Binary, BinaryOp, Compare, Expr, FloatImm, Var
+from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import Type
 
 HEADS = 2  # dimensions of blocks beside that of queries
@@ -41,8 +41,10 @@ _KEYS = "keys"  # an axis that is none of the output's
 
 @dataclass(frozen=True, slots=True)
 class Online:
-    """Funcs by name. ``depth``: channels of queries, keys and values. ``paths``: from the peak and
-    from the total to the scores, pure Funcs of which none is met twice.
+    """Funcs by name. ``depth``: channels of queries and keys; ``whole``: the user has said that
+    values have as many; ``causal``: keys are compared with queries, so that some have fewer.
+    ``paths``: from the peak and from the total to the scores, pure Funcs of
+    which none is met twice.
     """
 
     output: str
@@ -55,6 +57,8 @@ class Online:
     key: str
     value: str
     depth: int
+    whole: bool
+    causal: bool
     paths: tuple[tuple[str, ...], tuple[str, ...]]
     places: Places
 
@@ -95,7 +99,7 @@ def online_of(mixed: Member, program: Program) -> Online | None:
     depth, value = number(parts.scores.stages[1].reduced[0].extent), weighted[1]
     paths = tuple(_path(f, parts.scores, program) for f in (parts.peak, parts.total, parts.weight))
     queries = [m for m in mixed.args[1:] if m not in _variables(value)]
-    if None in paths or len(queries) != 1 or parts.output.bounds.get(parts.output.args[0]) != depth:
+    if None in paths or len(queries) != 1:
         return None
     along = axes[mixed.name][mixed.args.index(queries[0])]
     place = {name: axis.index(along) for name, axis in axes.items()}
@@ -112,6 +116,8 @@ def online_of(mixed: Member, program: Program) -> Online | None:
         key=key.func,
         value=value.func,
         depth=depth,
+        causal=_is_ordered(parts, paths[0] or (), axes, along, program),
+        whole=parts.output.bounds.get(parts.output.args[0]) == depth,
         paths=(paths[0] or (), paths[1] or ()),
         places=Places(
             **{name: place[func] for name, func in names.items()},
@@ -161,8 +167,7 @@ def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | No
     axes, waiting = {output.name: output.args}, [output]
     while waiting:
         member = waiting.pop()
-        own = dict(zip(member.args, axes[member.name], strict=True))
-        own |= {r.name: _KEYS for s in member.stages for r in s.reduced}
+        own = _own_axes(member, axes[member.name])
         for access in member.accesses():
             if access.func not in inside or access.func == member.name:
                 continue
@@ -179,6 +184,31 @@ def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | No
         if along[: len(first)] != first or sorted(along[len(first) :]) != sorted(rows):
             return None
     return None if output.fixed else axes
+
+
+def _is_ordered(
+    parts: _Parts,
+    path: tuple[str, ...],
+    axes: Mapping[str, tuple[str, ...]],
+    queries: str,
+    program: Program,
+) -> bool:
+    """Whether the place of a key among the queries says if it counts."""
+    for member in (parts.peak, *(program.members[name] for name in path[:-1])):
+        own = _own_axes(member, axes[member.name])
+        for e in (e for stage in member.stages for e in stage.values):
+            for part in walk_expr(e):
+                if isinstance(part, Compare):
+                    sides = [{own.get(v, "") for v in free_vars(x)} for x in (part.a, part.b)]
+                    if sides in ([{_KEYS}, {queries}], [{queries}, {_KEYS}]):
+                        return True
+    return False
+
+
+def _own_axes(member: Member, axes: tuple[str, ...]) -> dict[str, str]:
+    """By the variables of a Func."""
+    found = dict(zip(member.args, axes, strict=True))
+    return found | {r.name: _KEYS for s in member.stages for r in s.reduced}
 
 
 def _operands(member: Member, program: Program) -> list[tuple[Access, Access]]:
@@ -290,7 +320,7 @@ def _names(access: Access) -> list[str]:
 
 
 def _variables(access: Access) -> set[str]:
-    return {v.name for i in access.indices for v in walk_expr(i) if isinstance(v, Var)}
+    return {name for i in access.indices for name in free_vars(i)}
 
 
 def _name(e: Expr) -> str:

@@ -91,8 +91,6 @@ def _left(part: Part, options: Options, report: GraphReport) -> bool:
         why = "on the CPU"
     elif options.take == "tensor" and value.dtype not in (torch.float16, torch.bfloat16):
         why = f"no tensor instruction multiplies {str(value.dtype).removeprefix('torch.')}"
-    elif options.take == "tensor" and part.product.target is ATTENTION and part.product.args[3]:
-        why = "its loop over keys would not end where the mask does"
     if why:
         what = named([operator_name(n.target) for n in part.inside])
         report.regions.append(RegionLine(what, None, False, why))

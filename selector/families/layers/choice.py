@@ -27,6 +27,7 @@ ROOM = 200 << 10  # bytes of shared memory
 L2_BYTES, STEP, START = 100, 115, 2500
 HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
 STORED = 2  # dimensions of pixels that a box of results has
+MOST_STORED = 128  # filters of a block that stays: the text of more takes too long to compile
 LARGEST_BOX = 256  # elements of a box of the copy engine along a dimension
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
@@ -83,7 +84,7 @@ def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     multiprocessors without one.
     """
     yield t
-    if shape.rows:
+    if shape.rows and t.n <= MOST_STORED:
         yield replace(t, persistent=True)
     runs, idle = -(-shape.channels // t.k), machine.multiprocessors // _blocks(t, shape)
     if shape.phases == 1:

@@ -122,7 +122,7 @@ def around(r: Random, p: Program) -> Program:
     if p.a.type in ("s8", "u8") and p.memory != "amx" and r.random() < 0.3:
         p = replace_operand(p, "B", type="u8" if p.a.type == "s8" else "s8")
     if r.random() < 0.1:
-        p = replace(p, start=r.choice(("one", "bias")))
+        p = replace(p, start=r.choice(("one", "bias")), from_zero=r.random() < 0.4)
     if r.random() < 0.06:
         p = replace(p, factor=r.choice(("left", "product", "param")))
     if r.random() < 0.45:
@@ -170,8 +170,20 @@ def staged_twice(r: Random, p: Program, name: str) -> Program:
     if any(s.dynamic for s in p.sums):  # as deep as A is: what lies beyond is no neighbour
         kinds = kinds[2:]
     stages = r.choice((1, 1, o.staging.stages, r.choice((2, 3))))
+    if r.random() < 0.3:
+        p = computed(p, name)
     before = replace(some_staging(r, o.staging.at), stages=stages, shared=True)
     return replace_operand(p, name, produce=r.choice(kinds), before=before)
+
+
+def computed(p: Program, name: str) -> Program:
+    """A factor is computed in the sum, where ``hb.operand`` finds it: one of plain indices."""
+    o = p.a if name == "A" else p.b
+    plain = all(len(i.terms) == 1 and i.terms[0] == Term(1, i.terms[0].var) and not i.offset
+                for i in o.index)  # fmt: skip
+    if not plain or o.edges or p.second or p.factor or p.masks:
+        return p
+    return replace_operand(p, name, inline=True)
 
 
 def masked(r: Random, p: Program, chance: float) -> Program:

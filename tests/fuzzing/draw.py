@@ -10,8 +10,9 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuzzing import chains
+from fuzzing import chains, plain, resampled
 from fuzzing.choices import (
+    SINGLE,
     TYPES,
     around,
     base,
@@ -38,13 +39,15 @@ def draw(seed: int, number: int) -> Program:
     families = tuple(FAMILIES)
     family = r.choices(families, [FAMILIES[f][1] for f in families])[0]
     p = FAMILIES[family][0](r)
+    if r.random() < 0.1:
+        p = replace(p, pitch=(r.choice((0, 0, 1, 3, 8)), r.choice((0, 1, 2, 4, 8, 24))))
     return replace(p, family=family, inputs=r.randrange(1 << 30))
 
 
 def unscheduled(p: Program, seed: int, number: int) -> Program:
     """The algorithm of a drawn program, which the compiler is to schedule. Chains of sums have no
     text without a schedule: they stay as they are."""
-    if p.form:
+    if p.form or p.schedule != "drawn":
         return p
     r = Random(f"{seed}/{number}/schedule")
     p = replace(p, a=replace(p.a, staging=None), b=replace(p.b, staging=None))
@@ -211,24 +214,27 @@ def twice(r: Random) -> Program:
 
 def warpgroup_product(r: Random) -> Program:
     """A matrix product on warpgroups."""
-    types = r.choice(TYPES)
-    byte = types[0] in ("s8", "u8")
-    vector, depth = (16, 32) if byte else (32, 16)
-    step = r.choice((128, 64)) if byte else r.choice((64, 64, 32))
+    types = r.choice((*TYPES, SINGLE))
+    byte, single = types[0] in ("s8", "u8"), types == SINGLE
+    vector, depth = (16, 32) if byte else (32, 8) if single else (32, 16)
+    step = r.choice((128, 64) if byte else (32, 32, 16) if single else (64, 64, 32))
     groups = r.choice(((1, 1), (1, 2), (1, 2), (2, 1)))
     axes = (some_axis(r, vector, r.choice((1, 2, 4)), groups[0]), some_axis(r, 64, 1, groups[1]))
     total = r.choice((step, 2 * step, 3 * step, 75, 208, 40))
     sums = (Sum(total, depth, step, "serial", r.random() < 0.7),)
     left, right = (index((1, "r.x")), index((1, "y"))), (index((1, "x")), index((1, "r.x")))
-    a = left[::-1] if r.random() < 0.25 and not byte and not sums[0].dynamic else left
-    b = right[::-1] if byte or r.random() < 0.4 else right
+    across = not byte and (not single or r.random() < 0.3)  # of these nothing is turned
+    a = left[::-1] if r.random() < 0.25 and across and not sums[0].dynamic else left
+    b = right[::-1] if not across or r.random() < 0.4 else right
     p = replace(base(types, axes, sums, a, b, r, "wgmma"), at="block")
     staging = Staging(
         "loop", r.choice(("vectors", "vectors", "inner", "unrolled", "split")),
         rounding=r.choice((1, 1, 8, 0)), stages=r.choice((1, 2, 3, 4)),
         align=r.choice((0, 0, 0, 8, 24, 40)),
     )  # fmt: skip
-    p = replace(p, a=replace(p.a, staging=staging), b=replace(p.b, staging=staging))
+    turned = replace(staging, turned=single)
+    p = replace(p, a=replace(p.a, staging=turned if a != left else staging),
+                b=replace(p.b, staging=turned if b == right else staging))  # fmt: skip
     directives: list[tuple[str, int]] = []
     if r.random() < 0.3:
         directives.append(("persistent", r.choice((1, 1, 2))))
@@ -316,6 +322,10 @@ FAMILIES: dict[str, tuple[Callable[[Random], Program], float]] = {
     "warpgroup windows": (warpgroup_windows, 2),
     "amx product": (amx_product, 1.5),
     "amx rows": (amx_rows, 1.5),
+    "layer": (plain.layer, 1),
+    "depthwise": (plain.depthwise, 1),
+    "factors": (plain.factors, 1),
+    "taps": (resampled.taps, 0.5),
     "chain": (chains.chain, 2),
     "online": (chains.online, 1.5),
 }

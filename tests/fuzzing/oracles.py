@@ -85,6 +85,7 @@ class Compiled:
     kernel: Kernel
     arrays: Mapping[str, Array]
     expected: Array
+    used: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -107,7 +108,8 @@ def run_program(
 def compiled(p: Program, clock: Clock) -> Compiled | Outcome:
     """The kernel with inputs and expected output, or why there is none."""
     try:
-        output = clock.run("build", lambda: build(p))
+        pipeline = pipeline_of(p)
+        output = clock.run("build", pipeline)
         module = clock.run("lower", lambda: hb.lower(output, target=p.target, name="drawn"))
         kernel = clock.run("select", lambda: _select(p, module))
         clock.run("machine code", lambda: _machine_code(kernel))
@@ -116,7 +118,7 @@ def compiled(p: Program, clock: Clock) -> Compiled | Outcome:
             return Outcome("slow", f"in {_longest(clock)}", text, clock.seconds)
         arrays = reference.inputs(p, needed_extents(module, p))
         expected = clock.run("float64", lambda: reference.result(p, arrays))
-        return Compiled(p, module, kernel, arrays, expected)
+        return Compiled(p, module, kernel, arrays, expected, directives(pipeline))
     except UserError as error:
         return Outcome("refused", _refusal(error), str(error), clock.seconds)
     except InternalError as error:
@@ -147,9 +149,23 @@ def _traced(error: Exception) -> str:
 def build(p: Program, scheduled: bool = True) -> Any:
     """The pipeline's output; unscheduled (its output and its parameters) for Halide's own run,
     where bfloat16 is float32."""
+    return pipeline_of(p)(scheduled)
+
+
+def pipeline_of(p: Program) -> Callable[..., Any]:
+    """The function of the program's text."""
     space: dict[str, Any] = {"hl": hl, "hb": hb}
     exec(compile(pipeline_text(p), "<drawn>", "exec"), space)
-    return space["pipeline"](scheduled)
+    return space["pipeline"]
+
+
+def directives(pipeline: Callable[..., Any]) -> tuple[str, ...]:
+    """Those of this compiler in the schedule that it has given a pipeline; none where it has not
+    been asked for one."""
+    schedule: Any = getattr(pipeline, "schedule", None)
+    parts = () if schedule is None else schedule.source.split("hb.")[1:]
+    names = {part.split("(")[0] for part in parts}
+    return tuple(sorted(f"scheduled by {name}" for name in names if name.isidentifier()))
 
 
 def _select(p: Program, module: Module) -> Kernel:
@@ -221,8 +237,9 @@ def _halide(c: Compiled) -> Array:
         name = parameter.name()
         if name in c.arrays:
             array = c.arrays[name]
-            held.append(reference.from_bits(array) if kinds[name] == "bf16" else array)
-            parameter.set(hl.Buffer(np.ascontiguousarray(held[-1])))
+            array = reference.from_bits(array) if kinds[name] == "bf16" else array
+            held.append(np.ascontiguousarray(array))
+            parameter.set(hl.Buffer(held[-1]))
         else:
             parameter.set(reference.scalars(c.program)[name])
     found = np.array(output.realize(list(c.program.sizes)))
@@ -262,10 +279,10 @@ def _compared(c: Compiled, clock: Clock, gpu: bool) -> Outcome:
         if verdict:
             wrong[name] = verdict
     if not wrong:
-        return Outcome("ok", "", "", clock.seconds, tuple(notes))
+        return Outcome("ok", "", "", clock.seconds, tuple(notes), c.used)
     text = "\n".join(f"{name}: {verdict[:1000]}" for name, verdict in wrong.items())
     detail = ", ".join(f"{name} ({_manner(verdict)})" for name, verdict in wrong.items())
-    return Outcome("wrong", detail, text, clock.seconds, tuple(notes))
+    return Outcome("wrong", detail, text, clock.seconds, tuple(notes), c.used)
 
 
 def _manner(verdict: str) -> str:

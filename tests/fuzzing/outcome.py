@@ -14,7 +14,8 @@ FAILURES = ("wrong", "internal", "exception", "nvrtc", "slow", "hang", "crash")
 class Outcome:
     """``kind``: "ok", "refused" or one of ``FAILURES``. ``detail``: the class of the message, with
     names and numbers taken out; for wrong results the oracles that saw it. ``text``: the message.
-    ``notes``: oracles that could not say anything, and why.
+    ``notes``: oracles that could not say anything, and why. ``used``: what is to be counted beside
+    the program's features: directives that the compiler's own schedule gives.
     """
 
     kind: str
@@ -22,6 +23,7 @@ class Outcome:
     text: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()
+    used: tuple[str, ...] = ()
 
     @property
     def compiled(self) -> bool:

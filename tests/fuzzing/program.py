@@ -1,6 +1,6 @@
 """A drawn program as data: a sum of products over windows, what stands around it, its schedule.
 
-One form holds all that is drawn. Outputs ``acc(x, y, z)`` are sums over up to three variables
+One form holds all that is drawn. Outputs ``acc(x, y, z, w)`` are sums over up to three variables
 ``r.x``, ``r.y``, ``r.z`` of an element of A times one of B; every index is a sum of terms
 ``factor*((v/div) % mod)``. Products, windows, strides, dilations, phases and banks of filters are
 indices. The classes say nothing of Halide: ``writing.py`` makes a pipeline of them,
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-NAMES = "xyz"
+NAMES = "xyzw"
 BYTES = {"f16": 2, "bf16": 2, "f32": 4, "s8": 1, "u8": 1, "s32": 4}
 
 
@@ -70,7 +70,8 @@ class Operand:
     """``index``: dimension 0 first. ``produce``: how elements of ``type`` are made of the array's
     ("": they are the array's; "pair": of two neighbours along dimension 0). ``edges``: what lies
     outside of the array ("": nothing is read there). ``before``: how what it is made of is staged,
-    in the same place (None: it is not); of the place there, ``at``, nothing is read.
+    in the same place (None: it is not); of the place there, ``at``, nothing is read. ``inline``: it
+    is computed in the sum; where it is staged ``hb.operand`` makes a Func of it.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Operand:
     edges: str = ""
     staging: Staging | None = None
     before: Staging | None = None
+    inline: bool = False
 
     @property
     def stored(self) -> str:
@@ -163,6 +165,8 @@ class Program:
     nobody needs. ``values``: "small" (integers whose sums are exact) or "real". ``form``: "chain"
     or "online" for a program of several sums (``chains.py``), of which ``parts`` say more.
     ``schedule``: "drawn", or the compiler's own, "auto" for any sizes or "sized" for these.
+    ``pitch``: elements that lie before and behind each row of the arrays. ``from_zero``: what reads
+    the sum adds what it starts from. B may be named "A": both factors are elements of one array.
     """
 
     family: str
@@ -191,6 +195,8 @@ class Program:
     form: str = ""
     parts: tuple[tuple[str, Any], ...] = ()
     schedule: str = "drawn"
+    pitch: tuple[int, int] = (0, 0)
+    from_zero: bool = False
 
     @property
     def operands(self) -> tuple[Operand, Operand]:
@@ -298,6 +304,9 @@ def features(p: Program) -> Iterator[str]:
         ("masks on both factors", len(p.masks) > 1),
         (f"tail {p.tail}", bool(p.tail)),
         ("instructions restricted", bool(p.instructions)),
+        ("rows apart in memory", p.pitch != (0, 0)),
+        ("directive from_zero", p.from_zero),
+        ("one array twice", p.a.name == p.b.name),
     ):
         if on:
             yield name
@@ -310,7 +319,7 @@ def _operand_features(o: Operand) -> Iterator[str]:
     if o.edges:
         yield f"{role} edges {o.edges}"
     if o.produce:
-        yield f"{role} produced {o.produce}"
+        yield f"{role} produced {o.produce}{', in the sum' if o.inline else ''}"
     if o.staging is None:
         yield f"{role} not staged"
         return

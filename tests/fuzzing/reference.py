@@ -68,7 +68,11 @@ def input_kinds(p: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Type and extents (dimension 0 first) of every array, as large as the algorithm needs."""
     if p.form:
         return chains.kinds(p)
-    found = {o.name: (o.stored, array_extents(p, o)) for o in p.operands}
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for o in p.operands:
+        read = array_extents(p, o)
+        _, also = found.get(o.name, ("", read))
+        found[o.name] = o.stored, tuple(map(max, read, also))
     if p.second:
         found["C"] = found["B"]
     sizes = p.stored
@@ -95,8 +99,19 @@ def inputs(p: Program, needed: Mapping[str, tuple[int, ...]] = {}) -> dict[str, 
     for name, (kind, extents) in input_kinds(p).items():
         more = needed.get(name, extents)
         shape = tuple(max(a, b) for a, b in zip(extents, more, strict=True))
-        found[name] = _draw(rng, shape[::-1], kind, p.values)
+        found[name] = _lying(_draw(rng, shape[::-1], kind, p.values), p.pitch)
     return found
+
+
+def _lying(array: Array, pitch: tuple[int, int]) -> Array:
+    """The array, with so many elements before and behind each of its rows, which are no numbers."""
+    if pitch == (0, 0):
+        return array
+    before, behind = pitch
+    wide = np.full((*array.shape[:-1], before + array.shape[-1] + behind), 0, array.dtype)
+    wide.view(np.uint8)[...] = 0xFF
+    wide[..., before : before + array.shape[-1]] = array
+    return wide[..., before : before + array.shape[-1]]
 
 
 def scalars(p: Program) -> dict[str, int]:
@@ -198,7 +213,7 @@ def _sum(
     factor = {"": 1, "left": 2, "product": 2, "param": 3}[p.factor]
     for values in itertools.product(*(range(s.extent) for s in p.sums)):
         point = {**outputs, **{f"r.{NAMES[i]}": np.asarray(v) for i, v in enumerate(values)}}
-        product = factor * _read(p.a, wide["A"], point) * _read(p.b, wide["B"], point)
+        product = factor * _read(p.a, wide["A"], point) * _read(p.b, wide[p.b.name], point)
         for m in p.masks:
             product = np.where(_values(m.condition, point) >= 0, product, 0)
         total += product

@@ -21,8 +21,8 @@ KINDS = ("ok", "refused", *FAILURES)
 
 def record(seed: int, number: int, p: Program, outcome: Outcome) -> Record:
     found: Record = {
-        "seed": seed, "number": number, "digest": p.digest, "features": list(features(p)),
-        **outcome.as_dict(),
+        "seed": seed, "number": number, "digest": p.digest,
+        "features": [*features(p), *outcome.used], **outcome.as_dict(),
     }  # fmt: skip
     if outcome.kind in FAILURES:
         found["program"] = to_data(p)

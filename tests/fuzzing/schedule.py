@@ -27,6 +27,13 @@ def schedule(p: Program) -> Iterator[str]:
     names = sorted(loops)
     yield f"{', '.join(names)}, = map(hl.Var, {json.dumps(names)})"
     target = "kept" if p.after else "out"
+    if p.from_zero:
+        yield from (f"hb.from_zero({f}, {target})" for f in p.accumulators)
+    for o in p.operands:
+        if o.inline:
+            order = ", ".join(t.var for i in o.index for t in i.terms)
+            number = int((o.name == "B") != p.swapped)
+            yield f"made_{o.name} = hb.operand(acc, {number}, [{order}])"
     if p.after:
         yield from _stencil(p)
     yield from _outputs(p, target)

@@ -42,7 +42,7 @@ def draw(shape, kind):
 
 arrays = {{
 {arrays}}}
-kernel = hb.compile(pipeline(), target="{target}", cache=False{only})
+{apart}kernel = hb.compile(pipeline(), target="{target}", cache=False{only})
 output, parameters = pipeline(scheduled=False)
 held = {{name: np.ascontiguousarray(real(array)) for name, array in arrays.items()}}
 for q in parameters:
@@ -58,6 +58,20 @@ found = real(np.asarray(found)).astype(np.float64)
 error = np.linalg.norm(found - truth)/(np.linalg.norm(truth) or 1)
 print(f"relative error {{error:.1e}}, {{int(np.isnan(found).sum())}} of {{found.size}} are NaN")
 '''
+
+
+APART = """
+
+def apart(array):
+    before, behind = {pitch}
+    wide = np.empty((*array.shape[:-1], before + array.shape[-1] + behind), array.dtype)
+    wide.view(np.uint8)[...] = 0xFF
+    wide[..., before : before + array.shape[-1]] = array
+    return wide[..., before : before + array.shape[-1]]
+
+
+arrays = {{name: apart(array) for name, array in arrays.items()}}
+"""
 
 
 def script(p: Program, title: str) -> str:
@@ -79,5 +93,5 @@ def script(p: Program, title: str) -> str:
     return SCRIPT.format(
         title=title, pipeline=pipeline_text(p), seed=p.inputs, arrays=arrays, values=values,
         target=p.target, only=only, call=call, extents=list(p.sizes), scalars=scalars(p),
-        result=p.result,
+        result=p.result, apart=APART.format(pitch=p.pitch) if p.pitch != (0, 0) else "",
     )  # fmt: skip

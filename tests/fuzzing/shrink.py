@@ -59,6 +59,7 @@ DEFAULTS: dict[str, Any] = {
     "masks": (), "epilogue": (), "after": "", "second": "", "factor": "", "start": "zero",
     "tail": "", "directives": (), "instructions": (), "margin": 0, "values": "small",
     "swapped": False, "at": "unit", "target": "sm_80",
+    "pitch": (0, 0), "from_zero": False,
 }  # fmt: skip
 
 
@@ -158,7 +159,9 @@ def _operands(o: Operand) -> Iterator[Operand]:
         )
         yield replace(o, edges="zero")
     if o.produce:
-        yield replace(o, produce="", before=None)
+        yield replace(o, produce="", before=None, inline=False)
+        if o.inline:
+            yield replace(o, inline=False)
     for d, i in enumerate(o.index):
         for other in _indices(i):
             yield replace(o, index=(*o.index[:d], other, *o.index[d + 1 :]))

@@ -75,7 +75,7 @@ def _algorithm(p: Program) -> Iterator[str]:
         yield "bf16 = hl.BFloat(16) if scheduled else hl.Float(32)"
     at = ", ".join(names)
     yield f"{at} = " + ", ".join(f'hl.Var("{n}")' for n in names)
-    for o in p.operands:
+    for o in {o.name: o for o in p.operands}.values():
         yield f'{o.name} = hl.ImageParam({TYPES[o.stored]}, {len(o.index)}, "{o.name}")'
         yield from _source(o)
     yield from _extra_inputs(p)
@@ -128,14 +128,20 @@ def _source(o: Operand) -> Iterator[str]:
             yield f'first_{o.name} = hl.Func("first_{o.name}")'
             yield f"first_{o.name}[{args}] = {source}[{args}]"
             source = f"first_{o.name}"
-        element = f"{source}[{args}]"
-        neighbour = f"{source}[{', '.join([f'{o.name.lower()}0 + 1', *args.split(', ')[1:]])}]"
-        value = {
-            "cast": element, "scale": f"{element}*0.5 + 1", "relu": f"hl.max({element}, 0)",
-            "pair": f"{element}*hl.cast({TYPES[o.type]}, 2) + {neighbour}",
-        }[o.produce]  # fmt: skip
-        yield f'made_{o.name} = hl.Func("made_{o.name}")'
-        yield f"made_{o.name}[{args}] = hl.cast({TYPES[o.type]}, {value})"
+        if not o.inline:
+            yield f'made_{o.name} = hl.Func("made_{o.name}")'
+            yield f"made_{o.name}[{args}] = {_made(o, source, args.split(', '))}"
+
+
+def _made(o: Operand, source: str, at: list[str]) -> str:
+    """What is computed of elements of the array, or of its copy."""
+    element = f"{source}[{', '.join(at)}]"
+    neighbour = f"{source}[{', '.join([f'{at[0]} + 1', *at[1:]])}]"
+    value = {
+        "cast": element, "scale": f"{element}*0.5 + 1", "relu": f"hl.max({element}, 0)",
+        "pair": f"{element}*hl.cast({TYPES[o.type]}, 2) + {neighbour}",
+    }[o.produce]  # fmt: skip
+    return f"hl.cast({TYPES[o.type]}, {value})"
 
 
 def _extra_inputs(p: Program) -> Iterator[str]:
@@ -155,7 +161,11 @@ def _product(p: Program, factors: str) -> str:
     wide = TYPES[p.accumulator]
     texts: list[str] = []
     for o, kind, name in ((p.a, "left", p.a.source), (p.b, "right", factors)):
-        element = f"{name}[{', '.join(index_text(i) for i in o.index)}]"
+        at = [index_text(i) for i in o.index]
+        element = f"{name}[{', '.join(at)}]"
+        if o.inline:
+            wide_name = f"wide_{o.name}" if o.edges else o.name
+            element = _made(o, f"first_{o.name}" if o.before else wide_name, at)
         for m in p.masks:
             if m.kind == kind:
                 element = f"hl.select({condition_text(m)}, {element}, hl.cast({TYPES[o.type]}, 0))"
@@ -193,15 +203,16 @@ def _autoscheduled(p: Program) -> Iterator[str]:
         if a.bounded:
             yield f"out.bound({name}, 0, {a.size})"
     sizes = f", sizes={p.sizes[::-1]}" if p.schedule == "sized" else ""
-    yield f'hb.autoschedule(out, target="{p.target}"{sizes})'
+    yield f'pipeline.schedule = hb.autoschedule(out, target="{p.target}"{sizes})'
     yield "return out"
 
 
 def _unscheduled(p: Program) -> Iterator[str]:
     for f in (*p.accumulators, *(("kept",) if p.after else ())):
         yield f"    {f}.compute_root()"
-    arrays = ["A", "B"] + [n for n in ("start", "C", "alpha", "bias", "rest") if _has(p, n)]
-    yield f"    return out, ({', '.join(arrays)})"
+    operands = list(dict.fromkeys(o.name for o in p.operands))
+    arrays = operands + [n for n in ("start", "C", "alpha", "bias", "rest") if _has(p, n)]
+    yield f"    return out, ({', '.join(arrays)},)"
 
 
 def _has(p: Program, name: str) -> bool:

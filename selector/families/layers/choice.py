@@ -25,6 +25,7 @@ ROOM = 200 << 10  # bytes of shared memory
 # Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
 # block beside the steps; fitted to a layer of 12 x 12 pixels on an H200.
 L2_BYTES, STEP, START = 100, 115, 2500
+ALL_READ = 33  # bytes of the L2 cache where all multiprocessors read, as they do for parts of sums
 HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
 STORED = 2  # dimensions of pixels that a box of results has
 MOST_STORED = 128  # filters of a block that stays: the text of more takes too long to compile
@@ -126,7 +127,7 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     shared = (rows + t.groups * t.n) * t.k * t.bytes / 128
     steps = shape.taps * -(-(t.part or shape.channels) // t.k)
     rounds = -(-_blocks(t, shape) // machine.multiprocessors)
-    step = max(products, shared, t.run_bytes / L2_BYTES) + STEP
+    step = max(products, shared, t.run_bytes / (ALL_READ if t.part else L2_BYTES)) + STEP
     leaving = rows * t.n / 8
     if t.part:
         return rounds * (steps * step + START + 2 * leaving) + _adding(t, shape, machine)
@@ -139,5 +140,5 @@ def _adding(t: Tiling, shape: Shape, machine: Machine) -> float:
     """Cycles of the kernel that adds the sums of parts, of which a thread loads some at once."""
     sums = prod(shape.pixels) * shape.filters * _parts(t, shape) * SUM_BYTES
     rounds = -(-_parts(t, shape) // AT_ONCE)
-    took = FITTED.adding + FITTED.round * rounds + sums / 1e6 / machine.copy
+    took = machine.launch + FITTED.adding + FITTED.round * rounds + sums / 1e6 / machine.copy
     return took * machine.megahertz

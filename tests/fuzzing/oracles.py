@@ -264,11 +264,12 @@ def _compared(c: Compiled, clock: Clock, gpu: bool) -> Outcome:
     oracles = {**ORACLES, "gpu": _on_gpu} if gpu and c.program.memory != "amx" else ORACLES
     wrong: dict[str, str] = {}
     notes: list[str] = []
+    size = reference.spread(c.program, c.arrays)
     for name, oracle in oracles.items():
         try:
             found = clock.run(name, lambda oracle=oracle: oracle(c))
             unrounded = name == "halide" and any(o.produce for o in c.program.operands)
-            verdict = reference.differs(c.program, c.expected, found, UNROUNDED * unrounded)
+            verdict = reference.differs(c.program, c.expected, found, UNROUNDED * unrounded, size)
         except UserError as error:
             return Outcome("refused", f"call: {_refusal(error)}", str(error), clock.seconds)
         except emulation.Unsupported as error:

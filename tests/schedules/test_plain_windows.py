@@ -22,7 +22,6 @@ pytestmark = pytest.mark.verified
 
 
 TWO = (
-    "window_separable",
     "window_of_computed_pixels",
     "window_of_computed_taps",
     "window_pixels",

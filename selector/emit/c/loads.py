@@ -116,12 +116,22 @@ class OperandLoads:
         c, size = self.context, piece.matrix.type.bytes
         storage = c.storages[dense.buffer]
         assert storage.elements is not None
-        limit = c.scalar.index((to_affine(storage.elements) * size).to_expr())
-        place = c.scalar.index((piece.start * size).to_expr())
         stride = c.scalar.index((dense.step * size).to_expr())
+        row = piece.matrix.along_row(storage, piece.start)
         with c.writer.block(""):
             c.writer.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
-            what = f"{storage.pointer}, {limit}, {place}"
+            pointer, place, end = storage.pointer, piece.start, to_affine(storage.elements)
+            limit = c.scalar.index((end * size).to_expr())
+            if row is not None:
+                place, begin = row[0], piece.start - row[0]
+                length = c.scalar.index(row[1])
+                c.writer.line(f"const s64 begin = {c.scalar.index(begin.to_expr())};")
+                left = f"{c.scalar.index(end.to_expr())} - begin"
+                c.writer.line(
+                    f"const s64 count = begin < 0 ? 0 : {left} < {length} ? {left} : {length};"
+                )
+                pointer, limit = f"{pointer} + begin", f"count * {size}"
+            what = f"{pointer}, {limit}, {c.scalar.index((place * size).to_expr())}"
             if piece.exact:
                 c.writer.line(f"s64 stride = {stride};")
                 call = f"tile_rows(scratch, {what}, &stride, {piece.rows}, {piece.bytes})"

@@ -12,8 +12,9 @@ from functools import cached_property
 
 from selector.diagnostics import EmitError
 from selector.emit.c.lanes import scalar_lane
+from selector.emit.scalar import Storage
 from selector.intrinsics import records
-from selector.ir.affine import Affine, to_affine
+from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.lanes import Digits
 from selector.ir.nodes import Call, Expr, IntImm, Load, Store, Var
 from selector.ir.traverse import free_vars
@@ -75,6 +76,22 @@ class Matrix:
             if extent > 1 and own.constant != factor:
                 return None
         return Dense(buffer, base, step, predicate)
+
+    def along_row(self, storage: Storage, place: Affine) -> tuple[Affine, Expr] | None:
+        """The coordinate of ``place`` in a row of the array that all elements of the matrix are of,
+        and how many the row has; None where they are of several. What windows reach beyond a row
+        meets zeros, and has to be a number: what lies there, of the next row or between them, need
+        be none.
+        """
+        dense, dims = self.dense, () if storage.param is None else storage.param.dims
+        if dense is None or len(dims) < 2 or dims[0].stride != IntImm(1):
+            return None
+        every = dense.base + dense.step * ROW + to_affine(COLUMN) * self.packing + INNER
+        inside, found = (split_by_strides(e.to_expr(), dims) for e in (every, place))
+        own = {v.name for v in (ROW, COLUMN, INNER)}
+        if inside is None or found is None or any(free_vars(c) & own for c in inside[1:]):
+            return None
+        return to_affine(found[0]), dims[0].extent
 
 
 @dataclass(frozen=True, slots=True)

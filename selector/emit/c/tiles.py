@@ -61,9 +61,12 @@ class TileCode:
                     continue
                 tests.ranges = inner.extended({**ranges.bounds, **_matrix_bounds(matrix)})
                 holds = TRUE if dense.predicate is None else holds_in(dense.predicate, tests.ranges)
-                size = self.context.storages[dense.buffer].elements
-                place = dense.base + dense.step * ROW + to_affine(COLUMN) * matrix.packing + INNER
-                if holds is None or size is None or not tests.inside(place, size):
+                storage = self.context.storages[dense.buffer]
+                size, place = storage.elements, dense.base + dense.step * ROW
+                place += to_affine(COLUMN) * matrix.packing + INNER
+                row = matrix.along_row(storage, place)
+                inside = size is not None and tests.inside(place, size)
+                if holds is None or not inside or not (row is None or tests.inside(*row)):
                     failing.add(dense)
                     continue
                 direct.add(dense)

@@ -110,8 +110,9 @@ class Scheduling:
         where = self.placement.places[member.name]
         for found, tiled in self.plan.online.values():
             if member.name in (found.scores, found.mixed):
-                unit = f"wgmma, {tiled.block} queries a block, {tiled.keys} keys at a time"
-                return f"on tensor units by {unit}"
+                unit = "wgmma" if tiled.groups else "mma"
+                run = f"{tiled.block} queries a block, {tiled.keys} keys at a time"
+                return f"on tensor units by {unit}, {run}"
             if member.name in (found.peak, found.total, found.weight):
                 return "in the loop over keys that the product is in"
         if member.label in self.plan.banded:

@@ -37,11 +37,6 @@ Halide::Func operand(Halide::Internal::Function sum, int factor,
 Halide::Func narrowed(const Halide::Internal::Function &f, const Functions &readers,
                       const std::string &name);
 
-// A Func that has every so many elements of `f` along each dimension side by side, its last
-// dimension says which: f[x, y] is planes[x / 2, y / 3, x % 2 + y % 3 * 2]. `consumer` reads those.
-Halide::Func dealt(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
-                   const std::vector<int> &steps, const std::string &name);
-
 // How a loop of a reader is split: the variable, the loop over its phases, of which there are so many.
 struct Phases {
     std::string variable, loop;

@@ -212,10 +212,6 @@ PYBIND11_MODULE(_native, m) {
                          const std::string &name) {
         return bridge::narrowed(f.function(), bridge::functions(readers), name);
     });
-    m.def("dealt", [](const Halide::Func &f, const Halide::Func &consumer,
-                      const std::vector<int> &steps, const std::string &name) {
-        return bridge::dealt(f.function(), consumer.function(), steps, name);
-    });
     m.def("grouped", [](const std::vector<Halide::Func> &outputs, const Halide::Func &f,
                         const Halide::Func &consumer, int along, const std::string &source,
                         const std::string &weights, int group, int run, const std::string &name) {

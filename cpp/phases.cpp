@@ -1,5 +1,4 @@
-// Funcs of which every so many elements are apart: planes that are stored, and phases that loops go
-// through (inspect.h).
+// Funcs of which every so many elements are a phase that loops go through (inspect.h).
 
 #include "inspect.h"
 
@@ -26,38 +25,6 @@ Expr remainder(Expr index, int step, const std::vector<std::string> &variables) 
     const Mod *mod = left.as<Mod>();
     return mod ? clamp(mod->a - mod->a / step * step, 0, step - 1) : left;
 }
-
-// Reads planes in place of a Func, at quotients, the plane by all remainders: see ``dealt``.
-class ReadDealt : public IRMutator {
-    const std::string from;
-    const Function to;
-    const std::vector<int> steps;
-    const std::vector<std::string> variables;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        if (op->call_type != Call::Halide || op->name != from) {
-            return IRMutator::visit(op);
-        }
-        std::vector<Expr> at;
-        Expr plane = 0;
-        int planes = 1;
-        for (size_t d = 0; d < steps.size(); d++) {
-            Expr index = mutate(op->args[d]);
-            at.push_back(simplify(index / steps[d]));
-            plane = plane + remainder(index, steps[d], variables) * planes;
-            planes *= steps[d];
-        }
-        at.push_back(plane);
-        return Call::make(to, at, op->value_index);
-    }
-
-public:
-    ReadDealt(const std::string &from, const Function &to, const std::vector<int> &steps,
-              const std::vector<std::string> &variables)
-        : from(from), to(to), steps(steps), variables(variables) {
-    }
-};
 
 // A definition in the coordinates of phases, its calls of itself those of the new Func. Elements within
 // a phase have no say in remainders, and their own part of quotients.
@@ -163,36 +130,6 @@ public:
 };
 
 }  // namespace
-
-Func dealt(const Function &f, Function consumer, const std::vector<int> &steps,
-           const std::string &name) {
-    Func planes(name);  // which makes it unique
-    std::vector<std::string> args = f.args();
-    std::string last = "plane";  // no number in it: Halide orders terms by names
-    while (std::find(args.begin(), args.end(), last) != args.end()) {
-        last += "_";
-    }
-    args.push_back(last);
-    Expr plane = Variable::make(Halide::Int(32), args.back());
-    std::vector<Expr> at, values;
-    for (size_t d = 0; d < steps.size(); d++) {
-        Expr x = Variable::make(Halide::Int(32), args[d]);
-        at.push_back(steps[d] == 1 ? x : x * steps[d] + plane % steps[d]);
-        plane = plane / steps[d];
-    }
-    for (int value = 0; value < f.outputs(); value++) {
-        values.push_back(simplify(Call::make(f, at, value)));
-    }
-    planes.function().define(args, values);
-    ReadDealt read(f.name(), planes.function(), steps, consumer.args());
-    for (size_t stage = 0; stage <= consumer.updates().size(); stage++) {
-        Definition &definition = stage ? consumer.update(stage - 1) : consumer.definition();
-        for (Expr &value : definition.values()) {
-            value = read.mutate(value);
-        }
-    }
-    return planes;
-}
 
 Func phased(const Function &f, Function reader, const std::vector<Phases> &phases,
             const std::string &name) {

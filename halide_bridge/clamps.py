@@ -48,8 +48,7 @@ def drop_idle_clamps(index: Expr, mask: Expr) -> Expr:
         lanes = a.type.lanes
         difference = _scalar(b) - _scalar(a)
         rooms = [room for n, room in facts if n in (1, lanes)]
-        known = ((difference - room).constant for room in (Affine(), *rooms))
-        return any(rest is not None and rest >= 0 for rest in known)
+        return any(_is_less(room, difference) for room in (Affine(), *rooms))
 
     def rewrite(e: Expr) -> Expr:
         e = map_expr(e, rewrite)
@@ -117,6 +116,13 @@ class BoundedClamps:
         lanes = {_LANE.name: (IntImm(0), IntImm(a.type.lanes - 1))}
         found = self.ranges.extended(lanes).interval(_scalar(b) - _scalar(a))
         return found is not None and self.ranges.at_least_zero(found[0])
+
+
+def _is_less(room: Affine, than: Affine) -> bool:
+    """Whether a value is not negative where another is not: at least so many times that."""
+    times = than.times(room) or 0
+    rest = (than - room * times).constant
+    return times >= 0 and rest is not None and rest >= 0
 
 
 def is_clamp(e: Expr) -> bool:

@@ -68,25 +68,6 @@ def narrowed(func: Func, *readers: Func) -> Func:
     return made
 
 
-def dealt(func: Func, consumer: Func, steps: Sequence[int]) -> Func:
-    """A Func of its own that ``consumer`` reads in place of ``func``, from now on, with every so
-    many of its elements along each dimension side by side: with ``steps`` 1, 2, 2 ``func[c, x, y]``
-    is ``dealt[c, x / 2, y / 2, x % 2 + y % 2 * 2]``. What reads every second pixel then reads
-    neighbours. It has a dimension more, and is to be scheduled. ``ScheduleError`` for other than a
-    step of at least 1 for each dimension.
-    """
-    if len(steps) != func.dimensions() or min(steps) < 1:
-        raise ScheduleError(
-            f"`{plain(func.name())}` cannot be dealt out by {[*steps]}",
-            why=f"it has {func.dimensions()} dimensions, and elements lie at least 1 apart",
-            hint="a step for each dimension, 1 where all elements stay neighbours",
-            where=caller_location(),
-        )
-    name = f"{plain(func.name())}_dealt"
-    planes: Func = native().dealt(func, consumer, list(steps), name)
-    return planes
-
-
 def phased(func: Func, reader: Func, phases: Sequence[tuple[Named, Named, Named, int]]) -> Func:
     """A Func of its own that ``reader`` reads in place of ``func``, from now on, in which every so
     many elements are a phase: with ``(x, xo, xp, 2)`` ``func[c, x]`` is

@@ -41,6 +41,7 @@ from selector.ir.remarks import GridDirective, Origin, Requirement
 from selector.ir.traverse import map_stmt
 from selector.lowering.guarded import guarded
 from selector.lowering.online import Online, fuse_online
+from selector.lowering.ranges import Ranges
 from selector.targets import Target, find_target
 
 _BARE = "x86-64-linux-no_runtime-no_bounds_query-no_asserts"
@@ -119,7 +120,9 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
     if reader.has_vector_lets:
         body = normalise(body)
     if reader.has_clamps:
-        body = BoundedClamps().stmt(body)
+        extents = (d.extent for b in buffers for d in b.dims)
+        sizes = frozenset(e.name for e in extents if isinstance(e, Var))
+        body = BoundedClamps(Ranges(nonnegative=sizes)).stmt(body)
     body = guarded(body)
     body = _place(body, _by_name(pipeline.directives, names))
     checks.check_marked(body, pipeline.directives, names)

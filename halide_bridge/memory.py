@@ -238,8 +238,9 @@ def online(maximum: _F, *sums: Func) -> _F:
 
     What both compute of an iteration is computed once, and a loop that a mask empties at an end
     (``select((k <= q) & (k > q - w), x, low)``) begins or ends where it does not: attention in one
-    pass. Powers of 2 do as well. The loops that update them stand in one place of the schedule and
-    are split alike. Returns ``maximum``; ``ScheduleError`` for a Func that is named twice.
+    pass. Powers of 2 do as well. Sums start at 0. The loops that update them stand in one place of
+    the schedule and are split alike. Returns ``maximum``; ``ScheduleError`` for a Func that is
+    named twice.
     """
     location = caller_location()
     directives = _directives(maximum, "online", location)

@@ -156,6 +156,7 @@ class _Call:
             tuple(evaluate_scalar(e, self.env) * a.type.bytes for e in a.strides),
             a.box,
             any(b.name == a.name for b in arguments.outputs_of(self.plan)),
+            steps=a.steps,
         )
         return shape.possible(int(self.memory[a.name].byte))
 

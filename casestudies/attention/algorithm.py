@@ -139,24 +139,23 @@ def joined(parts: hl.Func, count: hl.Expr, result: hl.Type) -> Joining:
     to, whose logarithm (base 2) it has beside it.
     """
     d, m, h = (hl.Var(name) for name in "dmh")
-    p, names = hl.Var("p"), ("near", "top", "over", "mass", "joined")
-    near, top, over, mass, joined = (hl.Func(name) for name in names)
+    p, names = hl.Var("p"), ("near", "top", "sums", "joined")
+    near, top, sums, joined = (hl.Func(name) for name in names)
     turns = (count + JOINED_AT_ONCE - 1) // JOINED_AT_ONCE * JOINED_AT_ONCE
-    domains = [hl.RDom([(0, turns)], f"p_{name}") for name in ("top", "over", "mass")]
+    r, s = (hl.RDom([(0, turns)], f"p_{name}") for name in ("top", "sums"))
     last = hl.min(p, count - 1)  # none beyond it is computed
     mean, size = parts[d, m, h, last][0], parts[d, m, h, last][1]
     none = (hl.f32(0), hl.f32(LOWEST))  # which weighs nothing
     values = [hl.select(p < count, e, o) for e, o in zip((mean, size), none, strict=True)]
     near[d, m, h, p] = hl.Tuple(values)
     top[d, m, h] = hl.f32(LOWEST)
-    top[d, m, h] = hl.max(top[d, m, h], near[d, m, h, domains[0].x][1])
-    for func, r in zip((over, mass), domains[1:], strict=True):
-        mean, size = near[d, m, h, r.x][0], near[d, m, h, r.x][1]
-        weight = hl.pow(hl.f32(2), size - top[d, m, h])
-        func[d, m, h] = hl.f32(0.0)
-        func[d, m, h] += weight * mean if func is over else weight
-    joined[d, m, h] = hl.cast(result, over[d, m, h] / mass[d, m, h])
-    return Joining(joined, near, top, (over, mass))
+    top[d, m, h] = hl.max(top[d, m, h], near[d, m, h, r.x][1])
+    mean, size = near[d, m, h, s.x][0], near[d, m, h, s.x][1]
+    weight = hl.pow(hl.f32(2), size - top[d, m, h])
+    sums[d, m, h] = hl.Tuple([hl.f32(0.0), hl.f32(0.0)])
+    sums[d, m, h] = hl.Tuple([sums[d, m, h][0] + weight * mean, sums[d, m, h][1] + weight])
+    joined[d, m, h] = hl.cast(result, sums[d, m, h][0] / sums[d, m, h][1])
+    return Joining(joined, near, top, sums)
 
 
 def plain(p: Attention) -> hl.Func:

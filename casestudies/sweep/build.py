@@ -20,6 +20,7 @@ from casestudies.measuring.artifacts import Job, problem_of
 from casestudies.sweep import folder as folders
 from casestudies.sweep.folder import Entry, Sweep
 from casestudies.sweep.problems import problem_of as problem_of_row
+from casestudies.sweep.problems import unscheduled
 from casestudies.sweep.rows import Row
 from selector.diagnostics import PerformanceWarning, UserError
 
@@ -29,7 +30,7 @@ NOT = "not on a tensor unit: "  # in the report of a schedule
 def build(folder: Path, rows: Sequence[Row], target: str, workers: int) -> Sweep:
     """Compile what the rows need into the folder, each program once, and write the sweep there."""
     folder.mkdir(parents=True, exist_ok=True)
-    entries = [_entry(row) for row in rows]
+    entries = [entry for row in rows for entry in _entries(row)]
     programs: dict[str, Entry] = {}
     for entry in entries:
         if not entry.reason:
@@ -42,14 +43,25 @@ def build(folder: Path, rows: Sequence[Row], target: str, workers: int) -> Sweep
     return sweep
 
 
-def _entry(row: Row) -> Entry:
-    """A row, and its problem or the reason why it has none."""
-    entry = Entry(row.family, row.group, row.name)
+def _entries(row: Row) -> list[Entry]:
+    """A row, and its problem or the reason why it has none; and once more with the compiler's own
+    schedule, where it has another.
+    """
+    layout = row.fields.get("layout") if row.family == "conv" else None  # what peers differ by
+    entry = Entry(row.family, f"{row.group} {layout}" if layout else row.group, row.name)
     try:
-        case, problem = problem_of_row(row)
-        name = problem.name  # which says of some what blocks do
+        found = [_entry(entry, *problem_of_row(row))]
     except UserError as error:
-        return dataclasses.replace(entry, reason=_reason(error))
+        return [dataclasses.replace(entry, reason=_reason(error))]
+    again = unscheduled(row)
+    if again is not None:
+        found.append(_entry(dataclasses.replace(entry, name=f"{row.name}-auto"), *again))
+    return found
+
+
+def _entry(entry: Entry, case: str, problem: Problem) -> Entry:
+    """With its problem, whose name says of some what blocks do."""
+    name = problem.name
     fields = dataclasses.asdict(problem)  # type: ignore[call-overload]
     schedule = "auto" if find_case(case).plain else ""
     return dataclasses.replace(entry, case=case, problem=name, fields=fields, schedule=schedule)

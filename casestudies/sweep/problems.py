@@ -22,6 +22,16 @@ def problem_of(row: Row) -> tuple[str, Problem]:
     return FAMILIES[row.family](row.fields)
 
 
+def unscheduled(row: Row) -> tuple[str, Problem] | None:
+    """The same job as a plain algorithm, where the row's problem has a schedule of its own and both
+    are measured; None of others.
+    """
+    if row.family != "conv" or _is_plain(row.fields):
+        return None
+    values: dict[str, Any] = dict(row.fields)
+    return "plain.layer", Layer(**values)
+
+
 def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
     """The names of the case's libraries that have the problem's types in and out, without those
     that take long to compile where others do as well.
@@ -59,8 +69,7 @@ def _conv(fields: Fields) -> tuple[str, Problem]:
     case study has no schedule for are plain ones.
     """
     values: dict[str, Any] = dict(fields)
-    plain = values["layout"] != "NHWC" or values["types"] != "f16-f16" or "transposed" in values
-    if plain:
+    if _is_plain(fields):
         return "plain.layer", Layer(**values)
     pixels = values["batch"] * values["height"] * values["width"]
     if values["taps"] == 1 and values["stride"] == 1:
@@ -70,6 +79,13 @@ def _conv(fields: Fields) -> tuple[str, Problem]:
     others = {name: values[name] for name in ("dilation", "residual") if name in values}
     layer = {name: values[name] for name in names} | others
     return "conv_layer", ConvLayer(**layer, padded=True, result="f16")
+
+
+def _is_plain(fields: Fields) -> bool:
+    """Whether no case study has a schedule for such a layer."""
+    return (
+        fields["layout"] != "NHWC" or fields["types"] != "f16-f16" or "transposed" in fields
+    )  # fmt: skip
 
 
 def _sampling(fields: Fields) -> tuple[str, Problem]:

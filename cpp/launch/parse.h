@@ -39,15 +39,16 @@ bool parse_extents(PyObject *sequence, Number (&result)[RANK_AT_MOST], uint32_t 
 }
 
 inline bool parse_map(PyObject *described, MapShape &map) {
-  PyObject *extents, *strides, *box;
+  PyObject *extents, *strides, *box, *steps;
   int possible;
-  uint32_t apart, boxed;
-  if (!PyArg_ParseTuple(described, "piOOOii", &possible, &map.type, &extents, &strides, &box,
-                        &map.swizzle, &map.promotion))
+  uint32_t apart, boxed, stepped;
+  if (!PyArg_ParseTuple(described, "piOOOOii", &possible, &map.type, &extents, &strides, &box,
+                        &steps, &map.swizzle, &map.promotion))
     return false;
   map.possible = possible;
   return parse_extents(extents, map.extents, map.rank) &&
-         parse_extents(strides, map.strides, apart) && parse_extents(box, map.box, boxed);
+         parse_extents(strides, map.strides, apart) && parse_extents(box, map.box, boxed) &&
+         parse_extents(steps, map.steps, stepped);
 }
 
 inline bool parse_argument(PyObject *described, Argument &argument, Program &program) {

@@ -17,7 +17,7 @@ struct MapShape {
   uint32_t rank = 0;
   bool possible = false;  // for an address that is a multiple of 16
   uint64_t extents[RANK_AT_MOST] = {}, strides[RANK_AT_MOST] = {};
-  uint32_t box[RANK_AT_MOST] = {};
+  uint32_t box[RANK_AT_MOST] = {}, steps[RANK_AT_MOST] = {};
 
   struct alignas(64) Map {
     uint8_t bytes[MAP_BYTES] = {};
@@ -30,9 +30,8 @@ struct MapShape {
     if (found != kept.end()) return found->second;
     if (kept.size() >= MAPS_AT_MOST) kept.clear();
     Map &map = kept[address];
-    static constexpr uint32_t ones[RANK_AT_MOST] = {1, 1, 1, 1, 1};
     map.made = possible && address % 16 == 0 && driver.encode &&
-               !driver.encode(map.bytes, type, rank, address, extents, strides, box, ones, 0,
+               !driver.encode(map.bytes, type, rank, address, extents, strides, box, steps, 0,
                               swizzle, promotion, 0);
     if (!map.made) std::memset(map.bytes, 0, MAP_BYTES);
     return map;

@@ -44,7 +44,7 @@ class Joining:
     output: Any
     near: Any
     top: Any
-    sums: tuple[Any, Any]
+    sums: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def _join(p: Joining, depth: int) -> Any:
     """A thread for each channel of a query."""
     d, *rows = p.output.args()
     p.output.bound(d, 0, depth).gpu_threads(d).gpu_blocks(*rows)
-    for func in (p.top, *p.sums):
+    for func in (p.top, p.sums):
         some, each = rvars("some", "each")
-        update = func.compute_at(p.output, d).update().atomic()
+        update = func.compute_at(p.output, d).update()
         update.split(func.rvars(0)[0], some, each, JOINED_AT_ONCE).unroll(each)
         near = p.near.in_(func)  # all at once, before any is needed
         part = near.args()[-1]

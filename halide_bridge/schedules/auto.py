@@ -24,7 +24,9 @@ from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, sum_of
 from halide_bridge.schedules.factors import set_apart, set_narrow
-from halide_bridge.schedules.places import Plan, Scheduling
+from halide_bridge.schedules.made import chains
+from halide_bridge.schedules.places import Scheduling
+from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
@@ -210,6 +212,7 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) ->
             why = why or miss
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
+    plan = _made(outputs, program, plan, wanted)
     plan = _banded(outputs, program, plan, wanted)
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
     plan = _kept(outputs, plan, some, wanted.target) if some else plan
@@ -225,6 +228,18 @@ def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
         return plan
     more = plan.spreading()
     return plan if _why_not(outputs, more, wanted) else more
+
+
+def _made(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+    """The plan with filters whose blocks make what they read, each in one chain at most."""
+    done = set[str]()
+    for chain in chains(program, plan):
+        names = {chain.columns, *chain.before}
+        if not done & names:
+            more = plan.making(chain.columns, chain.tiling, chain.before, chain.boxes)
+            if not _why_not(outputs, more, wanted):
+                plan, done = more, done | names
+    return plan
 
 
 def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:

@@ -12,8 +12,9 @@ from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import Member, Program, number
 from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_of
 from halide_bridge.schedules.sizes import Guess
-from halide_bridge.schedules.turns import argument_of, goes_on
+from halide_bridge.schedules.turns import argument_of
 from selector.families import channels, contraction, layers, windows
+from selector.ir.nodes import Var
 from selector.ir.types import FLOAT32
 from selector.machine import Machine
 from selector.targets import find_target
@@ -92,18 +93,13 @@ def tile_of(
 def _why_not_copied(
     layer: Layer, turned: bool, program: Program, known: Guess, machine: Machine
 ) -> str:
-    """Why a layer's image cannot, or should not, be copied as it is wanted: dealt out where windows
-    are pixels apart, ``turned`` where channels are not innermost. Empty where it is or need not be.
+    """Why a layer's image cannot, or should not, be copied: by the copy engine where windows are
+    pixels apart, by a kernel of its own where it is ``turned``. Empty where it is or need not be.
     """
     shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
-    apart = [d for d, step in enumerate(layer.steps) if step > 1]
-    image = program.members[layer.image]
-    if shape.taps > 1 and not all(goes_on(image, d, program) for d in apart):
-        # Planes have as many pixels each, the last ones one more than windows read.
-        return "its windows do not lie at neighbouring pixels, and its image ends with them"
-    if apart and not turned and shape.channels * shape.bytes < layers.VECTOR:
-        return "its pixels have too few channels to be dealt out as vectors"
-    if (apart or turned) and not layers.worth_turning(shape, pixels, machine):
+    if pixels > 1 and not turned and shape.channels * shape.bytes < layers.VECTOR:
+        return "its pixels lie apart and have too few channels to be copied as vectors"
+    if turned and not layers.worth_turning(shape, pixels, machine):
         return "it is too short to have its image copied, channels and neighbours side by side"
     return ""
 
@@ -158,7 +154,20 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     phases = [n for d, n in enumerate(layer.phases) if d != layer.filters]
     pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
     count = prod(phases)
-    return layers.Shape(tuple(pixels), filters, max(1, channels), taps, layer.bytes, count)
+    steps = tuple(step for d, step in enumerate(layer.steps) if d != layer.inner)
+    rows = count == 1 and any(_in_rows(m, layer) for m in program)
+    return layers.Shape(
+        tuple(pixels), filters, max(1, channels), taps, layer.bytes, count, steps, rows
+    )  # fmt: skip
+
+
+def _in_rows(reader: Member, layer: Layer) -> bool:
+    """Whether what reads a layer has its filters innermost, of elements of whole registers or
+    halves.
+    """
+    read = [a for a in reader.accesses() if a.func == layer.func and reader.name != layer.func]
+    first = Var(reader.args[0]) if reader.args and reader.types[0].bytes in (2, 4) else None
+    return any(a.indices[layer.filters] == first for a in read)
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

@@ -5,16 +5,18 @@ kernels of their own copy them (``turns``), and one of the phases of its pixels 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from halide_bridge.schedules.lanes import VECTOR
+from halide_bridge.schedules.contraction import ADDING
+from halide_bridge.schedules.kernels import fused
 from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
-from halide_bridge.schedules.turns import argument_of, dealt, turned
+from halide_bridge.schedules.turns import argument_of, turned
+from selector.families.contraction.tiling import AT_ONCE
 from selector.families.layers import Tiling
 
 
@@ -34,19 +36,25 @@ def by_layer(
     phases: tuple[Any, ...] = ()
     if max(found.phases) > 1:
         total, args, phases = _phased(script, found, total, stored, args)
+    channels = total.rvars(0)[found.channels]
+    taps = tuple(total.rvars(0)[place] for place in found.taps)
+    if size.part:
+        channels, inner = script.rvars("kp", "kr")
+        total.update().split(total.rvars(0)[found.channels], channels, inner, size.part)
+        total, stored, args, phases = _parted(script, total, stored, channels)
+        channels = inner
     operands = _Operands(script, program, known, total)
     if max(found.steps) > 1:
-        image = operands.dealt(found)
+        staged = _windows(script, found, total, (channels, taps))
+        replace(operands, total=staged).rows(found.image, (found.inner,))
     else:
-        image, _ = operands.rows(found.image, (found.inner,))
+        staged = operands.rows(found.image, (found.inner,))[0].in_(total)
     either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
     weights, row = operands.rows(found.weights, either)
-    domain = total.rvars(0)
-    taps = tuple(domain[place] for place in found.taps)
     filters = found.filters
     places = (args[filters], *args[:filters], *args[filters + 1 :])
     p = Layers(
-        stored, places, total, image, weights, domain[found.channels], taps, filters, found.inner,
+        stored, places, total, staged, weights, channels, taps, filters, found.inner,
         found.along, row, phases,
     )  # fmt: skip
     schedule_layer(p, size)
@@ -68,6 +76,39 @@ def _phased(
     return script.phased(total, stored, told), tuple(pixels), tuple(loops)
 
 
+def _parted(
+    script: Script, total: Recorded, stored: Recorded, parts: Any
+) -> tuple[Recorded, Recorded, tuple[Any, ...], tuple[Any, ...]]:
+    """The sums of parts, what stores them, at its loops over the dimensions of ``total`` and over
+    the parts; they are added where ``stored`` reads their sum, a thread each.
+    """
+    (part,) = script.variables("part")
+    sums = total.update().rfactor(parts, part)
+    first, second, *others = stored.args()
+    ao, ai, bo, bi = script.variables("ao", "ai", "bo", "bi")
+    stored.split(first, ao, ai, ADDING[0]).split(second, bo, bi, ADDING[1])
+    rest = fused(script, stored, others)
+    stored.reorder(ai, bi, ao, bo, *rest).gpu_threads(ai, bi).gpu_blocks(ao, bo, *rest)
+    turn, each = script.rvars("turn", "each")
+    total.compute_at(stored, ai)
+    total.update().atomic().split(parts, turn, each, AT_ONCE).unroll(each)
+    kept = sums.in_(total).compute_root()
+    *args, last = kept.args()
+    return sums, kept, tuple(args), (last,)
+
+
+def _windows(
+    script: Script, found: Layer, total: Recorded, summed: tuple[Any, tuple[Any, ...]]
+) -> Recorded:
+    """What a block copies of an image whose windows lie apart, ``windows[c, x, y, s, r]`` of
+    ``image[c, 2 * x + s, 2 * y + r]``: the pixels that a tap reads are neighbours.
+    """
+    (channels, taps), pixels = summed, [*total.args()]
+    pixels.pop(found.filters)
+    pixels.insert(found.inner, channels)
+    return script.operand(total, found.factor, (*pixels, *taps))
+
+
 @dataclass(frozen=True, slots=True)
 class _Operands:
     script: Script
@@ -77,17 +118,6 @@ class _Operands:
 
     def _func(self, member: Member) -> Recorded:
         return self.script.func(member.label, member.handle)
-
-    def dealt(self, found: Layer) -> Recorded:
-        """The image of a layer whose windows are pixels apart, as they want it."""
-        operand = self.program.members[found.image]
-        argument = argument_of(operand, found.inner, self.program)
-        along = (found.inner if argument is None else argument.along) == 0
-        sizes = [self.known.extent(operand, d) for d in range(len(operand.args))]
-        source, run = self._func(operand), VECTOR // found.bytes
-        return dealt(
-            self.script, source, self.total, found.steps, found.inner, sizes, run, along=along
-        )
 
     def rows(self, name: str, either: Sequence[int]) -> tuple[Recorded, int]:
         """An operand of a layer, and along which of some dimensions it has rows. Where none lies

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
-from halide_bridge.schedules.asked import pipeline_stages, store_in
+from halide_bridge.schedules.asked import persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, rvars, variables
 from selector.families.layers.tiling import Tiling
 
@@ -20,17 +20,18 @@ from selector.families.layers.tiling import Tiling
 @dataclass(frozen=True, slots=True)
 class Layers:
     """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
-    filters and pixels, ``places``, in whatever order it is stored; ``total`` sums ``image`` times
-    ``weights`` over ``channels`` and ``taps``, RVars. ``filters``: the place of these among the
-    dimensions of ``total``; ``inner``: that of the channels among those of the image; ``along``:
-    those of channels and filters among those of the weights, and which of both is along ``row``s.
-    ``phases``: the loops of the output over them; ``total`` has a dimension for each behind others.
+    filters and pixels, ``places``, in whatever order it is stored; ``total`` sums what is
+    ``staged`` of an image times ``weights`` over ``channels`` and ``taps``, RVars. ``filters``: the
+    place of these among the dimensions of ``total``; ``inner``: that of the channels among those of
+    the image, behind which ``staged`` may have one for each tap; ``along``: those of channels and
+    filters among those of the weights, and which of both is along ``row``s. ``phases``: the loops
+    of the output over them; ``total`` has a dimension for each behind others.
     """
 
     output: Any
     places: tuple[Any, ...]
     total: Any
-    image: Any
+    staged: Any
     weights: Any
     channels: Any
     taps: tuple[Any, ...]
@@ -62,6 +63,8 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
         p.output.fuse(outer[0], outer[1], xy)
         outer = (xy, *outer[2:])
     p.output.gpu_blocks(no, *outer)
+    if size.persistent:
+        persistent(p.output)
     pixels = list(p.total.args()[: len(p.places)])
     c = pixels.pop(p.filters)
     if p.filters:
@@ -83,11 +86,11 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
     update.reorder(kv, *vectors, ku, *group, run).vectorize(kv).unroll(ku)
     extents = list(size.block)
     extents.insert(p.inner, size.k)
-    extents += [1] * (len(p.image.args()) - len(extents))  # of planes one
-    _stage(p, p.image, run, extents, p.inner, size)
+    extents += [1] * (len(p.staged.args()) - len(extents))  # of windows one tap
+    _stage(p.total, p.staged, run, extents, p.inner, size)
     extents = [1] * len(p.weights.args())
     extents[p.along[0]], extents[p.along[1]] = size.k, size.n
-    _stage(p, p.weights, run, extents, p.row, size)
+    _stage(p.total, p.weights.in_(p.total), run, extents, p.row, size)
     return p.output
 
 
@@ -108,13 +111,12 @@ def _parts(
 
 
 def _stage(
-    p: Layers, source: Any, run: Any, extents: Sequence[int], inner: int, size: Tiling
+    total: Any, staged: Any, run: Any, extents: Sequence[int], inner: int, size: Tiling
 ) -> None:
     """Copy what a block needs of an operand for a run into shared memory, several runs deep, with
     one of its dimensions along the rows there.
     """
-    staged = source.in_(p.total)
-    staged.compute_at(p.total, run).store_in(GPU_SHARED)
+    staged.compute_at(total, run).store_in(GPU_SHARED)
     args = staged.args()
     if inner:
         staged.reorder_storage(args[inner], *args[:inner], *args[inner + 1 :])

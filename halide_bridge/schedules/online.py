@@ -33,7 +33,9 @@ def candidates(
         heads, known.extent(output, queries), max(1, keys), found.depth, found.causal
     )
     best = attention.pick(shape, machine, parts=False)
-    if best is not None:
+    if best is None:
+        yield from attention.for_warps(shape, machine)
+    else:
         yield best
         ranked = attention.ranked(shape, machine)
         others = [t for _, t in ranked if t != best and not t.part]
@@ -74,4 +76,5 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
         whole=found.whole,
     )
     schedule_attention(p, tiling)
-    return Grid(text=f"{tiling.units * 128} threads that multiply a block")
+    threads = tiling.units * (128 if tiling.groups else 32)
+    return Grid(text=f"{threads} threads that multiply a block")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
 from halide_bridge.schedules.asked import clone, from_zero
 from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
-from halide_bridge.schedules.candidates import Sum, Tiling, tile_of
+from halide_bridge.schedules.candidates import tile_of
 from halide_bridge.schedules.channels import by_threads
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
@@ -24,7 +23,7 @@ from halide_bridge.schedules.kernels import (
 )
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.layer_operands import by_layer
-from halide_bridge.schedules.recognise.attention import Online
+from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.layers import Layer
@@ -37,57 +36,11 @@ from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
-from halide_bridge.schedules.sizes import Guess, is_argument
+from halide_bridge.schedules.sizes import is_argument
 from halide_bridge.schedules.sweeps import Sweeps
-from halide_bridge.schedules.windows import Windows, schedule_windows
-from selector.families import attention, layers, windows
+from halide_bridge.schedules.windows import Made, Windows, schedule_windows
+from selector.families import layers, windows
 from selector.ir.nodes import Var
-from selector.machine import Machine
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
-    have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
-    it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
-    ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
-    ``spread`` over several blocks; resamplings on tensor units, ``banded``; the sizes and the GPU
-    to be fast at.
-    """
-
-    tensor: Mapping[str, tuple[Sum, Tiling]]
-    misses: Mapping[str, str]
-    known: Guess
-    machine: Machine
-    stored: frozenset[str] = frozenset()
-    online: Mapping[str, tuple[Online, attention.Tiling]] = field(default_factory=dict)
-    unstaged: frozenset[str] = frozenset()
-    apart: frozenset[str] = frozenset()
-    banded: frozenset[str] = frozenset()
-    spread: bool = False
-
-    def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
-        return replace(self, online={**self.online, found.output: (found, tiling)})
-
-    def having(self, label: str, found: Sum, tiling: Tiling) -> Plan:
-        stored = self.stored | (found.computed if isinstance(found, Window) else frozenset())
-        return replace(self, tensor={**self.tensor, label: (found, tiling)}, stored=stored)
-
-    def unstaging(self, labels: Iterable[str]) -> Plan:
-        return replace(self, unstaged=frozenset(labels))
-
-    def setting_apart(self, labels: Iterable[str]) -> Plan:
-        return replace(self, apart=frozenset(labels))
-
-    def banding(self, label: str) -> Plan:
-        misses = {name: why for name, why in self.misses.items() if name != label}
-        return replace(self, banded=self.banded | {label}, misses=misses)
-
-    def spreading(self) -> Plan:
-        return replace(self, spread=True)
-
-    def without(self, label: str, why: str) -> Plan:
-        return replace(self, misses={**self.misses, label: why})
 
 
 class Scheduling:
@@ -111,6 +64,11 @@ class Scheduling:
                 placement.places[member.name] = Place.KERNEL
                 del placement.reader[member.name]
 
+        for member in program:
+            if member.label in plan.made:
+                found = plan.tensor[member.label][0]
+                assert isinstance(found, Window)
+                placement.places[found.image] = Place.BLOCK
         for found, _ in plan.online.values():
             for name in found.inside:
                 held = name in found.members
@@ -152,8 +110,9 @@ class Scheduling:
         where = self.placement.places[member.name]
         for found, tiled in self.plan.online.values():
             if member.name in (found.scores, found.mixed):
-                unit = f"wgmma, {tiled.block} queries a block, {tiled.keys} keys at a time"
-                return f"on tensor units by {unit}"
+                unit = "wgmma" if tiled.groups else "mma"
+                run = f"{tiled.block} queries a block, {tiled.keys} keys at a time"
+                return f"on tensor units by {unit}, {run}"
             if member.name in (found.peak, found.total, found.weight):
                 return "in the loop over keys that the product is in"
         if member.label in self.plan.banded:
@@ -229,12 +188,11 @@ class Scheduling:
         product, tiling = self.plan.tensor[member.label]
         func = self._func(member)
         stored.compute_root()
+        if isinstance(tiling, windows.Tiling):
+            self._windows(member, tiling, stored)
+            return Grid(text=f"{tiling.threads} threads a block")
         if not starts_at_zero(member.stages[0]):
             from_zero(func, stored)
-        if isinstance(tiling, windows.Tiling):
-            assert isinstance(product, Window)
-            self._windows(product, tiling, func, stored)
-            return Grid(text=f"{tiling.threads} threads a block")
         if isinstance(tiling, layers.Tiling):
             assert isinstance(product, Layer)
             by_layer(
@@ -252,19 +210,42 @@ class Scheduling:
         contract(Contraction(stored, func, a, b, n, m, k, tuple(batch), tuple(turns)), tiling)
         return Grid(text=f"{tiling.threads} threads a block")
 
-    def _windows(self, found: Window, size: windows.Tiling, func: Recorded, out: Recorded) -> None:
-        image = self._func(self.program.members[found.image])
+    def _windows(self, member: Member, size: windows.Tiling, out: Recorded) -> None:
+        """A filter, and what its blocks make of what they read."""
+        found = self.plan.tensor[member.label][0]
+        assert isinstance(found, Window)
+        funcs = self._filter(member, found, out)
+        others = fused(self.script, out, funcs.planes[found.channels > 1 :])
+        funcs = replace(funcs, planes=(*funcs.planes[: found.channels > 1], *others))
+        schedule_windows(funcs, found.shape, size)
+
+    def _made(self, member: Member, found: Window) -> Made | None:
+        """What blocks of a filter make of what they read."""
+        before = self.plan.made.get(member.label)
+        if before is None:
+            return None
+        maker = next(m for m in self.program if m.label == before)
+        first, box = self.plan.tensor[before]
+        assert isinstance(first, Window)
+        assert isinstance(box, windows.Tiling)
+        kept = self._func(self.program.members[found.image])
+        return Made(self._filter(maker, first, kept), first.shape, box)
+
+    def _filter(self, member: Member, found: Window, out: Recorded) -> Windows:
+        """The Funcs of a filter that sums begin at zero of, as ``out`` stores them."""
+        func, source = self._func(member), self.program.members[found.image]
+        image = self._func(source)
+        if not starts_at_zero(member.stages[0]):
+            from_zero(func, out)
         args, first = func.args(), found.first
         x, y = (*args[first:], None)[:2]
-        planes = [*args[:first], *args[first + 2 :]]
+        planes = (*args[:first], *args[first + 2 :])
         taps = tuple(func.rvars(0)[place] for place in found.domain)
-        together = planes[:1] if found.channels > 1 else []
-        for plane in planes[len(together) :]:
+        for plane in planes[found.channels > 1 :]:
             func.bound_extent(plane, 1)
-        others = fused(self.script, out, planes[len(together) :])
-        planes = (*together, *others)
-        funcs = Windows(out, func, image, x, y, taps, planes, found.first, found.channels)
-        schedule_windows(funcs, found.shape, size)
+        made = self._made(member, found)
+        pixels = made.windows.pixels if made else _reads_pixels(source, source.args[first])
+        return Windows(out, func, image, x, y, taps, planes, first, found.channels, made, pixels)
 
     def _operand(self, factor: Factor, name: str) -> Operand:
         return Operand(
@@ -382,3 +363,10 @@ class Scheduling:
             else:
                 grid = update_kernel(self.script, func, stage, self.placement)
         return grid
+
+
+def _reads_pixels(image: Member, x: str) -> bool:
+    """Whether planes are read from pixels whose channels lie next to each other."""
+    planes = {Var(v) for v in image.args if v != x}
+    inner = (a.indices[0] for a in image.accesses() if a.func != image.name and a.indices)
+    return any(i in planes for i in inner)

@@ -170,12 +170,12 @@ class Script:
         self._lines.append(("=", f"{identifier} = hb.clone({said})"))
         return Recorded(self, identifier, value)
 
-    def dealt(self, of: Recorded, consumer: Recorded, steps: Sequence[int]) -> Recorded:
-        """A Func of its own for a consumer, with neighbours where that reads every so many."""
-        value = instead.dealt(of.value, consumer.value, steps)
-        identifier = self._identifier(f"{of.text}_dealt")
-        said = f"{of.text}, {consumer.text}, {[*steps]}"
-        self._lines.append(("=", f"{identifier} = hb.dealt({said})"))
+    def operand(self, of: Recorded, factor: int, order: Sequence[Any]) -> Recorded:
+        """A Func of its own for a factor of a sum's products, over variables of the sum."""
+        value = instead.operand(of.value, factor, self._value(order))
+        identifier = self._identifier(f"{of.text}_{'ab'[factor]}")
+        said = f"{of.text}, {factor}, {self._text([*order])}"
+        self._lines.append(("=", f"{identifier} = hb.operand({said})"))
         return Recorded(self, identifier, value)
 
     def grouped(

@@ -20,8 +20,8 @@ from typing import Any
 
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import interleaved, pipeline_stages, resident_blocks, store_in
-from halide_bridge.stock import GPU_SHARED, rvars, variables
-from selector.families.windows.limits import staged_width
+from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
+from selector.families.windows.limits import pitch, staged_width, turns
 from selector.families.windows.tiling import (
     LONGEST_BAND,
     Shape,
@@ -40,6 +40,8 @@ class Windows:
     over ``taps``: RVars along a row of them, and over rows if there are several. A signal has no
     ``y``. ``first``: the dimension of ``x``, before which lie the channels of a pixel;
     ``channels``: how many these are, where rows of pixels are filtered as rows of elements.
+    ``made``: what blocks make of the source; ``pixels``: it is read from channels next to each
+    other.
     """
 
     output: Any
@@ -51,12 +53,24 @@ class Windows:
     planes: tuple[Any, ...] = ()
     first: int = 0
     channels: int = 1
+    made: Made | None = None
+    pixels: bool = False
 
     def blocks(self, xo: Any, yo: Any) -> tuple[Any, ...]:
         """Loops over blocks, innermost first. Those of the channels of a pixel follow each other:
-        together they store whole sectors."""
-        planar = self.output.args()[0].name() == self.x.name()
+        together they load and store whole sectors.
+        """
+        planar = not self.pixels and self.output.args()[0].name() == self.x.name()
         return (xo, yo, *self.planes) if planar else (*self.planes, xo, yo)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What blocks make of what they read, in place of copying it: a ``box`` of another filter."""
+
+    windows: Windows
+    shape: Shape
+    box: Tiling
 
 
 def schedule_windows(p: Windows, shape: Shape, size: Tiling) -> Any:
@@ -169,16 +183,18 @@ def _sum_by_warps(p: Windows, shape: Shape, size: Tiling) -> int:
     return along
 
 
-def _stage_for_warps(p: Windows, shape: Shape, size: Tiling, block: Any, along: int) -> None:
+def _stage_for_warps(
+    p: Windows, shape: Shape, size: Tiling, block: Any, along: int, at: Any = None
+) -> None:
     """Copy what a tile reads of the image into shared memory, from a multiple of 16 bytes to
-    another: as one vector, or row by row.
+    another: as one vector, or row by row. ``at``: whose block it is, if not the output's.
     """
     copy = p.source.in_(p.total)
     x, *y = copy.args()[p.first : p.first + 2]
     if p.first:
         order = (x, *y, *copy.args()[: p.first])
         copy.reorder_storage(*order).reorder(*order)
-    copy.compute_at(p.output, block).store_in(GPU_SHARED)
+    copy.compute_at(at or p.output, block).store_in(GPU_SHARED)
     if size.stages > 1:
         pipeline_stages(copy, size.stages)
     if size.boxes and shape.declared and shape.x.first % shape.run == 0:
@@ -214,6 +230,16 @@ def _columns(p: Windows, shape: Shape, size: Tiling) -> Any:
     p.output.unroll(xv).unroll(yv).gpu_blocks(*blocks).gpu_threads(yw)
     p.total.bound_extent(p.x, size.width).bound_extent(p.y, size.rows).compute_at(p.output, yw)
     store_in(p.total, MemoryType.WMMAAccumulator)
+    _sum_of_columns(p, shape, size)
+    if p.made is None:
+        _stage_for_warps(p, shape, size, blocks[0], 1)
+    else:
+        _make(p.made, p.output, blocks[0], size.units, shape.run)
+    return p.output
+
+
+def _sum_of_columns(p: Windows, shape: Shape, size: Tiling) -> None:
+    xi, xv, yi, yv = variables("xi", "xv", "yi", "yv")
     (taps,) = p.taps
     for stage, inner in ((p.total, ()), (p.total.update().atomic(), (taps,))):
         stage.split(p.x, xv, xi, size.outputs).split(p.y, yv, yi, shape.band)
@@ -221,8 +247,45 @@ def _columns(p: Windows, shape: Shape, size: Tiling) -> Any:
         for loop in (*inner, xi, yi):
             stage.vectorize(loop)
         stage.unroll(xv).unroll(yv)
-    _stage_for_warps(p, shape, size, blocks[0], 1)
-    return p.output
+
+
+def _make(made: Made, reader: Any, block: Any, units: int, run: int) -> None:
+    """Have a block compute what it reads into shared memory: each unit a statement's rows of it,
+    turn by turn.
+    """
+    xi, xv, yi, yr, yt, yu = variables("xi", "xv", "yi", "yr", "yt", "yu")
+    p, shape, box = made.windows, made.shape, made.box
+    kept, total = p.output, p.total
+    kept.compute_at(reader, block).store_in(GPU_SHARED)
+    kept.bound_extent(p.x, box.width).bound_extent(p.y, box.height)
+    for plane in p.planes:
+        kept.bound_extent(plane, 1)
+    kept.align_storage(p.x, pitch(box.width, run))
+    kept.split(p.x, xv, xi, box.outputs)
+    rows: tuple[Any, ...] = (yi,) if shape.down else ()
+    if shape.down:
+        kept.split(p.y, yr, yi, box.rows)
+    else:
+        yr = p.y
+    each = turns(box, units)
+    kept.split(yr, yt, yu, -(-box.units // each), *([] if shape.down else [GUARD])).reorder(
+        xi, *rows, xv, yu, yt
+    )
+    for loop in (xi, *rows):
+        kept.vectorize(loop)
+    kept.unroll(xv).gpu_threads(yu)
+    total.bound_extent(p.x, box.width).bound_extent(p.y, box.rows).compute_at(kept, yu)
+    store_in(total, MemoryType.WMMAAccumulator)
+    longest = 1
+    if shape.down:
+        _sum_of_columns(p, shape, box)
+    else:
+        total.split(p.x, xv, xi, box.outputs).vectorize(xi).unroll(xv)
+        longest = _sum_by_warps(p, shape, box)
+    if p.made is None:
+        _stage_for_warps(p, shape, box, block, longest, reader)
+    else:
+        _make(p.made, reader, block, units, shape.run)
 
 
 def _groups(p: Windows, shape: Shape, size: Tiling) -> Any:

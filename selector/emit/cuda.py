@@ -274,7 +274,9 @@ def _maps(context: KernelContext) -> Iterator[tuple[Parameter, Argument]]:
         if buffers:
             yield Parameter("value", INT32, ready), MapsReady(buffers)
     for m in context.host.maps:
-        argument = MapArgument(m.of, m.type, m.extents, m.strides, m.box, bool(m.become))
+        argument = MapArgument(
+            m.of, m.type, m.extents, m.strides, m.box, bool(m.become), m.steps
+        )  # fmt: skip
         yield Parameter("map", m.type, m.name), argument
 
 

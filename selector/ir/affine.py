@@ -139,6 +139,15 @@ class Affine(Hashed):
             return None
         return Affine(tuple((m, c // divisor) for m, c in self.terms))
 
+    def times(self, other: Affine) -> int | None:
+        """How often another's terms are in it, which has no others, both but for constant ones;
+        None where that is no number.
+        """
+        terms = dict(other.terms)
+        found = next((divmod(c, terms.get(m, 0) or 2 * c) for m, c in self.terms if m), (0, 1))
+        alike = not found[1] and (self - other * found[0]).constant is not None
+        return found[0] if alike else None
+
     def counted_by(self, stride: Affine) -> Affine:
         """How many strides are in it, by the first of their terms: what that is a factor of."""
         lead, factor = stride.terms[0]

@@ -107,6 +107,11 @@ class Ranges:
                 return self._both(a, b, BinaryOp.MIN, BinaryOp.MAX)
             case Binary(BinaryOp.MOD, _, IntImm(n, _)) if n > 0:
                 return Affine(), Affine.of(n - 1)
+            case Binary(BinaryOp.MOD, _, b) if not free_vars(b) & self.bounds.keys():
+                if not self.at_least_zero(to_affine(b)):
+                    return None
+                last = (to_affine(b) - 1).to_expr()  # a remainder by 0 is 0
+                return Affine(), Affine.of(Binary(BinaryOp.MAX, last, IntImm(0)))
             case Binary(BinaryOp.DIV, a, IntImm(n, _)) if n > 0:
                 inner = self.interval(to_affine(a))
                 if inner is None:

@@ -37,7 +37,7 @@ class MapArgument:
 
     ``extents`` in elements, innermost first; ``strides`` in elements of all dimensions but the
     innermost, whose stride is 1. Elements outside the extents read as 0. ``rounds``: single floats
-    are brought as tf32.
+    are brought as tf32. ``steps``: a box has every so many elements along each dimension, if given.
     """
 
     name: str
@@ -46,6 +46,7 @@ class MapArgument:
     strides: tuple[Expr, ...]
     box: tuple[int, ...]
     rounds: bool = False
+    steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

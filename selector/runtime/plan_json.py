@@ -136,6 +136,7 @@ class _Reader:
                 tuple(self.expr(e) for e in data["strides"]),
                 tuple(int(n) for n in data["box"]),
                 bool(data.get("rounds", False)),
+                tuple(int(n) for n in data.get("steps", ())),
             )
         if "maps_ready" in data:
             names = data["maps_ready"]
@@ -193,7 +194,7 @@ def _argument_to_json(argument: Argument) -> Json:
             return {"buffer": name}
         case ValueArgument(value, element):
             return {"value": print_expr(value), "type": str(element)}
-        case MapArgument(name, element, extents, strides, box, rounds):
+        case MapArgument(name, element, extents, strides, box, rounds, steps):
             return {
                 "map": name,
                 "type": str(element),
@@ -201,6 +202,7 @@ def _argument_to_json(argument: Argument) -> Json:
                 "strides": [print_expr(e) for e in strides],
                 "box": list(box),
                 **({"rounds": True} if rounds else {}),
+                **({"steps": list(steps)} if steps else {}),
             }
         case MapsReady(names):
             return {"maps_ready": list(names) or True}

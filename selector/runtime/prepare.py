@@ -315,6 +315,7 @@ def _map(argument: MapArgument, env: Environment) -> TensorMap:
         tuple(evaluate_scalar(e, env) * argument.type.bytes for e in argument.strides),
         argument.box,
         rounds=argument.rounds,
+        steps=argument.steps,
     )
 
 

@@ -29,7 +29,8 @@ class TensorMap:
     """Boxes of ``box`` elements of an array of ``extents`` elements, innermost first; ``strides``
     in bytes, of all dimensions but the innermost, whose elements lie side by side. Rows of 32, 64
     or 128 bytes are swizzled in shared memory. ``stored``: boxes are stored to the array, not read.
-    ``rounds``: single floats are read as tf32.
+    ``rounds``: single floats are read as tf32. ``steps``: a box has every so many elements along
+    each dimension, all where there are none.
     """
 
     type: Type
@@ -38,6 +39,16 @@ class TensorMap:
     box: tuple[int, ...]
     stored: bool = False
     rounds: bool = False
+    steps: tuple[int, ...] = ()
+
+    @property
+    def reach(self) -> Ints:
+        """Elements from the first of a box to the last, whole steps."""
+        return tuple(n * step for n, step in zip(self.box, self.apart, strict=True))
+
+    @property
+    def apart(self) -> Ints:
+        return self.steps or (1,) * len(self.box)
 
     @property
     def promotion(self) -> int:
@@ -59,19 +70,21 @@ class TensorMap:
             and self.type in _DATA_TYPES
             and all(0 < s < 1 << 40 and s % 16 == 0 for s in self.strides)
             and all(0 < n <= 1 << 32 for n in self.extents)
-            and all(0 < n <= _LARGEST_BOX for n in self.box)
+            and all(0 < n <= _LARGEST_BOX for n in self.reach)
             and not (self.stored and self.extents[0] * self.type.bytes % 16)
         )
 
-    def described(self) -> tuple[bool, int, Ints, Ints, Ints, int, int]:
+    def described(self) -> tuple[bool, int, Ints, Ints, Ints, Ints, int, int]:
         """What the driver is told besides the address: whether one that is a multiple of 16 will
-        do, type, extents, strides, box, swizzle and promotion.
+        do, type, extents, strides, box and steps in it, swizzle and promotion.
         """
         if not self.possible(0):
-            return (False, 0, (), (), (), 0, 0)
+            return (False, 0, (), (), (), (), 0, 0)
         swizzle = _SWIZZLES.get(self.box[0] * self.type.bytes, 0)
         kind = _TF32 if self.rounds else _DATA_TYPES[self.type]
-        return (True, kind, self.extents, self.strides, self.box, swizzle, self.promotion)
+        return (
+            True, kind, self.extents, self.strides, self.reach, self.apart, swizzle, self.promotion
+        )  # fmt: skip
 
     def encode(self, address: int) -> bytes | None:
         """The map of the array at ``address``; None if there is none, or no driver that makes
@@ -83,7 +96,7 @@ class TensorMap:
         room = ctypes.create_string_buffer(BYTES + _ALIGNMENT)
         start = -ctypes.addressof(room) % _ALIGNMENT
         rank = len(self.extents)
-        _, kind, extents, strides, box, swizzle, promotion = self.described()
+        _, kind, extents, strides, box, steps, swizzle, promotion = self.described()
         status = function(
             ctypes.c_void_p(ctypes.addressof(room) + start),
             kind,
@@ -92,7 +105,7 @@ class TensorMap:
             (ctypes.c_uint64 * rank)(*extents),
             (ctypes.c_uint64 * max(rank - 1, 1))(*strides),
             (ctypes.c_uint32 * rank)(*box),
-            (ctypes.c_uint32 * rank)(*[1] * rank),
+            (ctypes.c_uint32 * rank)(*steps),
             0,  # elements are not interleaved
             swizzle,
             promotion,

@@ -20,7 +20,7 @@ from casestudies.gemm.problem import Problem as Gemm
 from casestudies.measuring.measure import QUICK, USUAL
 from casestudies.results import sweep as page
 from casestudies.sweep import folder as folders
-from casestudies.sweep.build import build, instance, on_cores
+from casestudies.sweep.build import _entries, build, instance, on_cores
 from casestudies.sweep.folder import Entry, Sweep
 from casestudies.sweep.merge import merged
 from casestudies.sweep.problems import libraries_of, problem_of
@@ -135,6 +135,22 @@ def test_a_row_is_a_problem_or_says_why_not() -> None:
 def test_a_pixel_of_one_tap_is_a_row_of_a_product() -> None:
     (row,) = choose(listed(), ["conv"], "^conv-resnet50-f16-f16-8-NHWC-1x1x512x2048x7x7$")
     assert problem_of(row) == ("gemm", Gemm(8 * 7 * 7, 2048, 512, "f16-f16", "nt", "bias-relu"))
+
+
+def test_layers_have_an_entry_for_each_schedule() -> None:
+    """Of channels last two, of the same problem; of others, and of other jobs, one."""
+    names = "^conv-(residual-.*-1-|bytes-.*-1-NHWC-3x1x64x|transposed-.*-1-NHWC)|ragged-.*33x65x129"
+    entries = [entry for row in choose(listed(), [], names) for entry in _entries(row)]
+    found = {(e.group, e.case): e for e in entries}
+    assert len(found) == len(entries) == 6
+    own, auto = found["residual NHWC", "conv_layer"], found["residual NHWC", "plain.layer"]
+    assert (own.schedule, auto.schedule) == ("", "auto")
+    assert auto.name == f"{own.name}-auto"
+    assert instance(auto).output == instance(own).output
+    assert set(found) - {("ragged", "gemm")} == {
+        (own.group, own.case), (auto.group, auto.case), ("residual NCHW", "plain.layer"),
+        ("bytes NHWC", "plain.layer"), ("transposed NHWC", "plain.layer"),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -325,7 +341,10 @@ def test_a_later_run_of_some_rows_is_put_into_the_first() -> None:
     new = json.loads(json.dumps(old | {"date": "2026-03-04", "torch": "3"}))
     new["rows"] = [r | {"passed": True} for r in new["rows"] if r["problem"] == second]
     new["sweep"]["entries"][0]["file"] = "later.kernel"
+    new["sweep"]["entries"].append(new["sweep"]["entries"][0] | {"name": "another"})
     found = merged(old, new)
+    names = [entry["name"] for entry in old["sweep"]["entries"]]
+    assert [entry["name"] for entry in found["sweep"]["entries"]] == [*names, "another"]
     assert [entry["file"] for entry in found["sweep"]["entries"][:2]] == [
         entry["file"] for entry in old["sweep"]["entries"][:2]
     ]

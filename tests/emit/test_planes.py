@@ -119,11 +119,16 @@ def test_a_map_of_every_so_many_has_these_and_no_others(start: int, every: int) 
             assert not inside or address == (start + every * i) * 8 + 1600
 
 
-def test_what_may_be_of_any_plane_is_of_none() -> None:
+def test_what_may_be_of_any_plane_is_skipped_in_boxes_of_all() -> None:
+    """A box of the array as it is, with the elements between; none that reaches too far."""
     whole = Map("", "I", FLOAT16, (IntImm(8), Var("w")), (IntImm(8),), (8, 4))
-    walk = Walk("i", 1, 2, 4, 1)
-    assert dealt(whole, [Affine.of(0), Affine.of(Var("x")) * 2 + 1], [walk]) is not None
-    assert dealt(whole, [Affine.of(0), Affine.of(Var("x"))], [walk]) is None
+    walk, at = Walk("i", 1, 2, 4, 1), [Affine.of(0), Affine.of(Var("x"))]
+    assert dealt(whole, [at[0], at[1] * 2 + 1], [walk]) != dealt(whole, at, [walk])
+    assert dealt(whole, at, [walk]) == (replace(whole, steps=(1, 2)), (IntImm(0), Var("x")))
+    assert dealt(whole, at, [replace(walk, every=8)]) is not None
+    assert dealt(whole, at, [replace(walk, every=9)]) is None
+    assert dealt(replace(whole, box=(8, 128)), at, [walk]) is not None
+    assert dealt(replace(whole, box=(8, 129)), at, [walk]) is None
 
 
 def inner(planes: hl.Func) -> None:
@@ -169,9 +174,10 @@ def test_pixels_that_are_not_dealt_out_are_refused() -> None:
     assert "`f(u, v, p) = a(u, 2*v + p)`" in caught.value.hint
 
 
-def test_planes_of_two_dimensions_have_too_many_for_a_map() -> None:
+def test_where_a_map_has_no_more_dimensions_boxes_skip_elements() -> None:
     whole = Map("", "I", FLOAT16, tuple(map(Var, "abcd")), tuple(map(Var, "xyz")), (8, 4, 4, 1))
     at = [Affine.of(n) for n in (0, 1, 1, 0)]
     plane = dealt(whole, at, [Walk("i", 1, 2, 4, 1), Walk("j", 2, 2, 4, 4)])
     assert plane is not None
-    assert len(plane[0].box) == 6
+    assert (plane[0].box, plane[0].steps) == ((8, 4, 4, 1, 1), (1, 1, 2, 1, 1))
+    assert plane[1] == tuple(map(IntImm, (0, 0, 1, 0, 1)))

@@ -234,14 +234,16 @@ def _tensor_map(
         argument.box,
         stored,
         argument.rounds,
+        argument.steps,
     )
     if not shape.possible(memory.address):
         return None
     rank, row = len(shape.box), shape.box[0] * size
     swizzle = row if row in (32, 64, 128) else 0
     words = (rank, shape.rounds, size, swizzle, _MAP_MARK, memory.address)
-    filled = [(*x, *[0] * (5 - len(x))) for x in (shape.extents, shape.strides, shape.box)]
-    data = struct.pack("<2H3IQ5Q4Q5H", *words, *filled[0], *filled[1][:4], *filled[2])
+    told = (shape.extents, shape.strides, shape.box, shape.apart)
+    extents, strides, box, steps = ((*x, *[0] * (5 - len(x))) for x in told)
+    data = struct.pack("<2H3IQ5Q4Q5H5B", *words, *extents, *strides[:4], *box, *steps)
     return np.frombuffer(data.ljust(MAP_BYTES, b"\0"), np.uint8)
 
 

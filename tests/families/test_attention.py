@@ -20,7 +20,16 @@ from casestudies.attention.algorithm import attend
 from casestudies.attention.problem import Problem
 from casestudies.common.data import case_inputs, decoded, relative_error
 from halide_bridge.schedules import schedule_attention
-from selector.families.attention import Shape, Tiling, estimate, pick, ranked, space, usual
+from selector.families.attention import (
+    Shape,
+    Tiling,
+    estimate,
+    for_warps,
+    pick,
+    ranked,
+    space,
+    usual,
+)
 from selector.families.attention.space import registers_left, registers_needed
 from selector.machine import machine_for
 from selector.runtime.nvrtc import resource_usage
@@ -97,6 +106,14 @@ def test_the_choice_is_quick_and_always_the_same() -> None:
 def test_no_choice_without_warpgroups_or_registers() -> None:
     assert pick(PLAIN, machine_for("sm_80")) is None
     assert not list(space(replace(PLAIN, depth=512), H200))
+
+
+def test_warps_have_what_registers_and_shared_memory_hold() -> None:
+    small = machine_for("sm_86")
+    assert [t.keys for t in for_warps(PLAIN, machine_for("sm_80"))] == [64, 32]
+    assert [t.keys for t in for_warps(replace(PLAIN, depth=256), small)] == []
+    assert [t.keys for t in for_warps(replace(PLAIN, depth=200), small)] == [32]
+    assert not list(for_warps(replace(PLAIN, depth=512), machine_for("sm_80")))
 
 
 @pytest.mark.parametrize(

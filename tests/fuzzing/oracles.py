@@ -85,7 +85,6 @@ class Compiled:
     kernel: Kernel
     arrays: Mapping[str, Array]
     expected: Array
-    size: float
     used: tuple[str, ...] = ()
 
     @property
@@ -119,8 +118,7 @@ def compiled(p: Program, clock: Clock) -> Compiled | Outcome:
             return Outcome("slow", f"in {_longest(clock)}", text, clock.seconds)
         arrays = reference.inputs(p, needed_extents(module, p))
         expected = clock.run("float64", lambda: reference.result(p, arrays))
-        size = reference.size_of_sums(p, arrays)
-        return Compiled(p, module, kernel, arrays, expected, size, directives(pipeline))
+        return Compiled(p, module, kernel, arrays, expected, directives(pipeline))
     except UserError as error:
         return Outcome("refused", _refusal(error), str(error), clock.seconds)
     except InternalError as error:
@@ -266,12 +264,12 @@ def _compared(c: Compiled, clock: Clock, gpu: bool) -> Outcome:
     oracles = {**ORACLES, "gpu": _on_gpu} if gpu and c.program.memory != "amx" else ORACLES
     wrong: dict[str, str] = {}
     notes: list[str] = []
+    size = reference.spread(c.program, c.arrays)
     for name, oracle in oracles.items():
         try:
             found = clock.run(name, lambda oracle=oracle: oracle(c))
             unrounded = name == "halide" and any(o.produce for o in c.program.operands)
-            more = UNROUNDED * unrounded
-            verdict = reference.differs(c.program, c.expected, found, more, c.size)
+            verdict = reference.differs(c.program, c.expected, found, UNROUNDED * unrounded, size)
         except UserError as error:
             return Outcome("refused", f"call: {_refusal(error)}", str(error), clock.seconds)
         except emulation.Unsupported as error:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -178,10 +177,7 @@ def result(p: Program, arrays: Mapping[str, Array]) -> Array:
     if p.form:
         return chains.result(p, arrays)
     sizes = p.stored
-    outputs = {
-        NAMES[i]: np.arange(n).reshape([-1 if j == i else 1 for j in range(len(sizes))][::-1])
-        for i, n in enumerate(sizes)
-    }
+    outputs = _outputs(p)
     kinds = {name: kind for name, (kind, _) in input_kinds(p).items()}
     wide = {name: numbers(a, kinds[name]) for name, a in arrays.items()}
     total = _start(p, wide, sizes) + _sum(p, outputs, wide, sizes)
@@ -207,9 +203,37 @@ def _start(p: Program, wide: Mapping[str, Array], sizes: tuple[int, ...]) -> Arr
             return total
 
 
+def spread(p: Program, arrays: Mapping[str, Array]) -> float:
+    """Root mean square over the outputs of the root of their products' squares: what the errors of
+    rounded factors go with where the products themselves nearly cancel. 0 where sums are exact.
+    """
+    if p.form or tolerance(p)[0] == 0 or p.values == "small":
+        return 0.0
+    kinds = {name: kind for name, (kind, _) in input_kinds(p).items()}
+    wide = {name: numbers(a, kinds[name]) for name, a in arrays.items()}
+    squares = _sum(p, _outputs(p), wide, p.stored, 2)
+    if p.second:
+        squares = squares + _sum(p, _outputs(p), {**wide, "B": wide["C"]}, p.stored, 2)
+    return float(np.sqrt(np.mean(squares)))
+
+
+def _outputs(p: Program) -> dict[str, Array]:
+    """The coordinates of the outputs, each along an axis of its own."""
+    sizes = p.stored
+    return {
+        NAMES[i]: np.arange(n).reshape([-1 if j == i else 1 for j in range(len(sizes))][::-1])
+        for i, n in enumerate(sizes)
+    }
+
+
 def _sum(
-    p: Program, outputs: Mapping[str, Array], wide: Mapping[str, Array], sizes: tuple[int, ...]
+    p: Program,
+    outputs: Mapping[str, Array],
+    wide: Mapping[str, Array],
+    sizes: tuple[int, ...],
+    power: int = 1,
 ) -> Array:
+    """The sum of the products, or of powers of them."""
     total = np.zeros(sizes[::-1], np.int64 if p.accumulator == "s32" else np.float64)
     factor = {"": 1, "left": 2, "product": 2, "param": 3}[p.factor]
     for values in itertools.product(*(range(s.extent) for s in p.sums)):
@@ -217,7 +241,7 @@ def _sum(
         product = factor * _read(p.a, wide["A"], point) * _read(p.b, wide[p.b.name], point)
         for m in p.masks:
             product = np.where(_values(m.condition, point) >= 0, product, 0)
-        total += product
+        total += product**power
     return total
 
 
@@ -268,18 +292,10 @@ def tolerance(p: Program) -> tuple[float, float]:
     return allowed, 16 * allowed
 
 
-def size_of_sums(p: Program, arrays: Mapping[str, Array]) -> float:
-    """What rounding errors are relative to, where an epilogue may leave little of the sums."""
-    if p.form or p.values != "real" or not p.epilogue:
-        return 0.0
-    bare = replace(p, epilogue=())
-    sums = result(bare, {name: arrays[name] for name in input_kinds(bare)})
-    return float(np.sqrt(np.mean(sums.astype(np.float64) ** 2)))
-
-
 def differs(p: Program, expected: Array, found: Array, more: float = 0.0, size: float = 0.0) -> str:
-    """What is wrong with a result, of which ``more`` is allowed than of others, of sums of a
-    ``size``; empty if nothing is.
+    """What is wrong with a result, of which ``more`` is allowed than of others; empty if nothing
+    is. Errors are relative to the size of what is expected, or to ``size`` if that is larger
+    (``spread``).
     """
     found = numbers(np.asarray(found), p.result).reshape(np.shape(found))
     if found.shape != expected.shape:
@@ -290,8 +306,8 @@ def differs(p: Program, expected: Array, found: Array, more: float = 0.0, size: 
         return f"{int(bad.sum())} of {wide.size} are NaN or infinite, first {_first(bad)}"
     off = np.abs(wide - expected)
     off[~np.isfinite(expected)] = 0
-    scale = float(np.sqrt(np.mean(np.where(np.isfinite(expected), expected, 0) ** 2))) or 1.0
-    scale = max(scale, size)
+    scale = float(np.sqrt(np.mean(np.where(np.isfinite(expected), expected, 0) ** 2)))
+    scale = max(scale, size) or 1.0
     norm, largest = (part + more * times for part, times in zip(tolerance(p), (1, 16), strict=True))
     error, most = float(np.sqrt(np.mean(off**2))) / scale, float(off.max(initial=0)) / scale
     if error <= norm and most <= largest:

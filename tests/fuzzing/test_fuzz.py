@@ -235,6 +235,21 @@ def test_one_wrong_element_is_seen(change: float, said: str):
     assert bool(reference.differs(p, expected, found)) == bool(said)
 
 
+def test_products_that_cancel_are_measured_by_their_size():
+    """Rounded factors are off by their own size, which says nothing of what is left of the sum."""
+    p = staged_rows(values="real")
+    p = replace(p, a=replace(p.a, type="f32"), b=replace(p.b, type="f32"))
+    arrays = reference.inputs(p)
+    arrays["B"][...] = np.where(np.arange(arrays["B"].size) % 2, 1, -1).reshape(arrays["B"].shape)
+    arrays["A"][...] = 1 + arrays["A"] / 100
+    expected, size = reference.result(p, arrays), reference.spread(p, arrays)
+    assert size > 20 * np.sqrt(np.mean(expected**2))
+    off = expected + 0.9 * reference.tolerance(p)[0] * size
+    assert reference.differs(p, expected, off)
+    assert not reference.differs(p, expected, off, size=size)
+    assert reference.differs(p, expected, 2 * off - expected, size=size)
+
+
 def test_the_reference_is_the_definition():
     """Against sums written out for one program with a stride, a mask and an epilogue."""
     mask = Mask("select", index((-1, "r.x"), offset=4))

@@ -67,7 +67,7 @@ def verdict(folder: Path, line: dict[str, Any], plain: bool) -> str:
     arrays, scalars = reference.inputs(p, needed), reference.scalars(p)
     for byte in (None,) if plain else POISONS:
         found = run_on_device(kernel, arrays, scalars, expected.shape, byte)
-        wrong = reference.differs(p, expected, found)
+        wrong = reference.differs(p, expected, found, size=reference.spread(p, arrays))
         if wrong:
             return wrong if byte is None else f"after poison {byte:#x}: {wrong}"
     return ""

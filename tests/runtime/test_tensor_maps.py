@@ -110,12 +110,22 @@ def test_what_the_copy_engine_cannot_read(change: dict[str, Any]) -> None:
     assert replace(shape, **change).encode(256) is None
 
 
+def test_a_box_of_every_second_element_reaches_twice_as_far() -> None:
+    """Box and steps as the driver wants them, which counts what lies between."""
+    shape = TensorMap(FLOAT16, (64, 90, 8), (128, 11520), (64, 32, 4), steps=(1, 2, 1))
+    assert shape.described()[4:6] == ((64, 64, 4), (1, 2, 1))
+    assert replace(shape, steps=()).described()[4:6] == ((64, 32, 4), (1, 1, 1))
+    assert shape.promotion == replace(shape, steps=()).promotion
+    assert replace(shape, box=(64, 128, 4)).possible(0)
+    assert not replace(shape, box=(64, 129, 4)).possible(0)
+
+
 def test_a_kernel_is_told_of_each_kind_of_map() -> None:
     """What it reads may have maps although what it stores has none."""
     plan = mapped_plan()
     (launch,) = plan.launches
     rows = (Var("output.extent.0"), Var("output.extent.1"))
-    stored = MapArgument("output", FLOAT16, rows, (Var("output.stride.1"),), (64, 8))
+    stored = MapArgument("output", FLOAT16, rows, (Var("output.stride.1"),), (64, 8), steps=(1, 2))
     arguments = (*launch.arguments[:2], stored, MapsReady(("I",)), MapsReady(("output",)))
     plan = replace(plan, launches=(replace(launch, arguments=arguments),))
     assert plan_from_json(plan_to_json(plan), plan.source) == plan

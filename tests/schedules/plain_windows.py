@@ -150,6 +150,17 @@ def planes_to_pixels(columns: bool) -> Plain:
     return Plain(out, [(image, noise(3, 49, 149)), (weights, noise(9, seed=1))], (41, 141, 3), 1e-3)
 
 
+def pixels_to_planes() -> Plain:
+    """Pixels of neighbouring channels are filtered, and stored, as planes."""
+    image, weights = hl.ImageParam(F16, 3, "image"), hl.ImageParam(F16, 1, "weights")
+    t, plane = hl.RDom([(0, 9)]), hl.Func("plane")
+    plane[x, y, c] = image[c, x, y]
+    total = summed(hl.f32(plane[x + t, y, c]) * hl.f32(weights[t]), x, y, c)
+    out = stored(total, x, y, c)
+    out.bound(c, 0, 3)
+    return Plain(out, [(image, noise(41, 149, 3)), (weights, noise(9, seed=1))], (3, 41, 141))
+
+
 def signal(taps: int, step: int = 1, edge: str = "") -> Plain:
     samples, weights = hl.ImageParam(F16, 1, "samples"), hl.ImageParam(F16, 1, "weights")
     source = getattr(BOUNDARY, edge)(samples) if edge else samples
@@ -227,6 +238,7 @@ WINDOWS = {
     "window_columns_16_phases": partial(phases_of_columns, 16, 8, 16, "repeat_edge"),
     "window_planes_to_pixels": partial(planes_to_pixels, columns=False),
     "window_columns_to_pixels": partial(planes_to_pixels, columns=True),
+    "window_pixels_to_planes": pixels_to_planes,
     "window_signal": partial(signal, 48),
     "window_signal_edge": partial(signal, 301, edge="mirror_image"),
     "window_signal_strided": partial(signal, 10, 2),

@@ -131,7 +131,7 @@ class Pipeline:
         result = (weights @ w + self.mixed) / (weights.sum(-1, keepdims=True) + self.total)
         return np.einsum(f"{batch}hsd->{self.stored}", result)
 
-    def scheduled(self) -> tuple[Any, hb.Schedule]:
+    def scheduled(self, target: str = "sm_90a") -> tuple[Any, hb.Schedule]:
         """The output with the schedule for sizes that fill a GPU: it has to be right at others."""
         extents = {"b": 2, "h": 8, "s": 2048}
         sizes = {
@@ -140,14 +140,16 @@ class Pipeline:
             "output": self.sizes(self.stored, **extents, d=self.channels or self.depth),
         }
         output = self.build()
-        return output, hb.autoschedule(output, target="sm_90a", sizes=sizes)
+        return output, hb.autoschedule(output, target=target, sizes=sizes)
 
 
-def assert_right(case: Pipeline, kernel: Any, sizes: tuple[int, int, int, int]) -> None:
+def assert_right(
+    case: Pipeline, kernel: Any, sizes: tuple[int, int, int, int], target: str = "sm_90a"
+) -> None:
     arrays = case.drawn(*sizes)
     exact = case.exact(arrays)
     found = [kernel.interpret(**arrays, sizes=exact.shape)]
-    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    kernels, plan = emit_kernels(kernel.module, find_target(target))
     for flags in (True, False):
         run = simulate(kernels, plan, arrays, exact.shape, flags=flags)
         assert run.faults == ()
@@ -206,6 +208,17 @@ def test_what_is_written_down_gives_the_same_program(name: str) -> None:
     (one, schedule), other = ORDERS[name].scheduled(), ORDERS[name].build()
     exec(schedule.source, {"hb": hb, "hl": hl, "output": other})
     assert hb.compile(one, target="sm_90a").source == hb.compile(other, target="sm_90a").source
+
+
+@pytest.mark.parametrize("name", ["40 channels", "heads between", "masked weights"])
+def test_warps_have_it_where_there_are_no_warpgroups(name: str) -> None:
+    case = ORDERS[name]
+    output, schedule = case.scheduled("sm_80")
+    assert schedule.report.count(ONE_LOOP) == 3, schedule.report
+    assert "by mma, 64 queries a block, 64 keys at a time" in schedule.report
+    kernel = hb.compile(output, target="sm_80")
+    for sizes in RAGGED:
+        assert_right(case, kernel, sizes, "sm_80")
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -5,6 +5,7 @@ units, whatever the window, and what keeps others from them is said.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -12,12 +13,18 @@ from typing import Any
 import halide as hl
 import numpy as np
 import pytest
+from emulation import check
+from verified import EMULATED, SIMULATED
 
 import halide_bridge as hb
+from selector.emit.cuda import emit_kernels
 from selector.families.layers import Shape, candidates
 from selector.machine import machine_for
+from selector.runtime.plan import MapArgument
+from selector.simulate import simulate
+from selector.targets import find_target
 
-pytestmark = pytest.mark.verified
+pytestmark = [EMULATED, SIMULATED]
 
 F16, F32 = hl.Float(16), hl.Float(32)
 c, f, x, y, n = (hl.Var(v) for v in "cfxyn")
@@ -106,6 +113,83 @@ def test_layers_go_to_tensor_units_and_are_right(name: str) -> None:
     assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
 
 
+APART: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
+    "3 x 3, zeros around": ({"stride": 2, "padding": 1}, (2, 5, 7, 24, 16)),
+    "3 x 3": ({"stride": 2}, (1, 6, 9, 72, 40)),
+    "1 x 1": ({"stride": 2, "taps": (1, 1)}, (3, 5, 6, 136, 24)),
+    "1 x 1, zeros around": ({"stride": 3, "taps": (1, 1), "padding": 1}, (1, 4, 7, 16, 24)),
+    "every third of every second": ({"stride": 3, "dilation": 2}, (2, 3, 4, 16, 8)),
+    "every ninth": ({"stride": 9, "taps": (3, 1)}, (1, 3, 4, 16, 8)),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_only_the_pixels_that_windows_read_are_copied(name: str) -> None:
+    """By one kernel, whatever remains at the ends of rows: where a page ends, or zeros begin."""
+    options, (images, high, wide, channels, filters) = APART[name]
+    out = layer(**options)
+    hb.autoschedule(out, target="sm_90a", sizes=(images, 112, 112, 64))
+    kernel = hb.compile(out, target="sm_90a")
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    (launch,) = plan.launches
+    taps, dilation = options.get("taps", (3, 3)), options.get("dilation", 1)
+    padding, stride = options.get("padding", 0), options["stride"]
+    steps = [a.steps for a in launch.arguments if isinstance(a, MapArgument) and a.name == "image"]
+    if max(taps) == 1:  # which of the pixels between is read is known, and said for rows at least
+        assert steps == ([(1, 1, stride, 1, 1)] if padding else [()])
+    else:
+        assert steps == ([] if stride > 8 else [(1, stride, stride, 1)])
+    random = np.random.default_rng(0)
+    reach = [dilation * (t - 1) - 2 * padding for t in taps]
+    shape = [stride * (e - 1) + 1 + r for e, r in zip((high, wide), reach[::-1], strict=True)]
+    image = random.standard_normal((images, *shape, channels)).astype(np.float16)
+    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
+    size = (images, high, wide, filters)
+    wanted = exact(image.astype(float), w.astype(float), size, dilation, padding, stride)
+    for ready in (True, False):
+        result = check(kernel, image=image, w=w, sizes=size, maps_ready=ready)
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+        found = simulate(kernels, plan, {"image": image, "w": w}, size, flags=ready)
+        assert found.faults == ()
+        (result,) = found.outputs.values()
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+DEEP: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
+    "filters last": ({"padding": 1}, (1, 5, 7, 600, 40)),
+    "pixels apart, with bias": ({"stride": 2, "bias": True}, (1, 7, 3, 584, 24)),
+    "filters of the weights last": ({"filters_first": True}, (2, 3, 4, 520, 24)),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_few_pixels_have_their_sums_in_parts(name: str) -> None:
+    """Also where the last part has fewer channels; a kernel adds them."""
+    options, (images, high, wide, channels, filters) = DEEP[name]
+    out = layer(**options)
+    taps, stride = options.get("taps", (3, 3)), options.get("stride", 1)
+    padding = options.get("padding", 0)
+    reach = taps[0] - 1 - 2 * padding
+    shape = (images, stride * (high - 1) + 1 + reach, stride * (wide - 1) + 1 + reach, channels)
+    size = (images, high, wide, filters)
+    hb.autoschedule(out, target="sm_90a", sizes={"out": (1, 7, 7, 64), "image": (1, 9, 9, 1024)})
+    kernel = hb.compile(out, target="sm_90a")
+    assert [launch.once for launch in kernel.plan.launches] == [False, False]
+    random = np.random.default_rng(0)
+    image = random.standard_normal(shape).astype(np.float16)
+    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
+    given = w.transpose(1, 2, 3, 0).copy() if options.get("filters_first") else w
+    inputs: dict[str, Array] = {"image": image, "w": given}
+    bias = random.standard_normal(filters).astype(np.float32)
+    if options.get("bias"):
+        inputs["bias"] = bias
+    wanted = exact(image.astype(float), w.astype(float), size, 1, padding, stride)
+    wanted = np.maximum(wanted + bias, 0) if options.get("bias") else wanted
+    for ready in (True, False):
+        result = check(kernel, **inputs, sizes=size, maps_ready=ready)
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
 MISSES: dict[str, Callable[[], hl.Func]] = {
     "float32": lambda: layer(kind=F32),
 }
@@ -145,3 +229,28 @@ def test_the_pixels_of_a_group_lie_side_by_side(pixels: tuple[int, ...]) -> None
         assert tiling.groups == 1 or prod(tiling.box[tiling.along + 1 :]) == 1
         assert tiling.stages * tiling.run_bytes <= 200 << 10
     assert not candidates(Shape(pixels, 512, 512, 9), machine_for("sm_80"))
+
+
+def test_sizes_choose_blocks_that_stay_and_parts_of_sums() -> None:
+    """Blocks stay where several tiles follow each other whose filters lie side by side, as boxes of
+    results do; sums have parts where there are few tiles. Neither where phases have results.
+    """
+    machine = machine_for("sm_90a")
+    many, few = Shape((28, 28, 32), 512, 256, 1, rows=True), Shape((8, 8, 1), 128, 1280, 9)
+    first, *others = candidates(many, machine)
+    assert first.persistent
+    assert all(sum(e > 1 for e in t.box) <= 2 for t in (first, *others))
+    assert not candidates(replace(many, rows=False), machine)[0].persistent
+    deep = candidates(few, machine)[0]
+    assert deep.part % deep.k == 0 < deep.part < 1280
+    assert not candidates(replace(few, phases=4), machine)[0].part
+    assert not candidates(replace(few, channels=64), machine)[0].part
+    assert not candidates(replace(few, pixels=(64, 64, 8)), machine)[0].part
+
+
+def test_a_box_does_not_reach_further_than_the_copy_engine() -> None:
+    """256 pixels along each dimension, with those between that no window reads."""
+    for steps in ((2, 2, 1), (8, 1, 1)):
+        shape = Shape((2000, 3, 1), 64, 64, 9, steps=steps)
+        for t in candidates(shape, machine_for("sm_90a")):
+            assert all(e * s <= 256 for e, s in zip(t.block, steps, strict=True))

@@ -15,6 +15,7 @@ from plain_windows import BFLOAT, WINDOWS, gathering, stored, summed, x, y
 
 import halide_bridge as hb
 from selector.emit.cuda import emit_kernels
+from selector.ir.nodes import IntImm, Var
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -22,7 +23,6 @@ pytestmark = pytest.mark.verified
 
 
 TWO = (
-    "window_separable",
     "window_of_computed_pixels",
     "window_of_computed_taps",
     "window_pixels",
@@ -107,6 +107,18 @@ def test_what_keeps_a_window_from_a_tensor_unit_is_said(why: str) -> None:
     assert why in line
     assert "MemoryType.W" not in schedule.source
     hb.compile(out, target="sm_90a")
+
+
+@pytest.mark.parametrize("name", ["pixels_to_planes", "planes_to_pixels"])
+def test_blocks_of_the_channels_of_a_pixel_follow_each_other(name: str) -> None:
+    """What one of them has loaded or stored of a sector is in the cache for the others."""
+    outputs = WINDOWS[f"window_{name}"]().outputs
+    with gathering(name):
+        kernel = hb.compile(outputs, target="sm_90a", schedule="auto", sizes=(3, 90, 500))
+    (launch,) = kernel.plan.launches
+    assert launch.grid[0] in (IntImm(3), Var("out.extent.0"))
+    planar = hb.compile(WINDOWS["window_columns_9"]().outputs, target="sm_90a", schedule="auto")
+    assert planar.plan.launches[0].grid[2] == Var("out.extent.2")
 
 
 def test_rows_and_columns_change_places_in_a_kernel_of_its_own() -> None:

@@ -14,8 +14,6 @@ from emulation import check
 from verified import EMULATED
 
 import halide_bridge as hb
-from halide_bridge.names import plain
-from selector.diagnostics import ScheduleError
 from selector.ir.bfloat16 import from_bits, to_bits
 
 F16 = hl.Float(16)
@@ -147,28 +145,6 @@ def test_the_printed_schedule_does_the_same(name: str) -> None:
     assert again.source == first.source
 
 
-def test_what_is_dealt_out_is_the_same() -> None:
-    """Without any other directive, and refused where it says less than a step a dimension."""
-    image, total, out = hl.ImageParam(F16, 2, "image"), hl.Func("total"), hl.Func("out")
-    source, r = hl.Func("source"), hl.RDom([(0, 3), (0, 5)], "r")
-    source[x, y] = image[x, y]
-    total[x, y] += hl.f32(source[2 * x + r.x, 3 * y + r.y + 1])
-    out[x, y] = total[x, y]
-    with pytest.raises(ScheduleError, match=r"cannot be dealt out by \[2\]"):
-        hb.dealt(source, total, [2])
-    planes: Any = hb.dealt(source, total, [2, 3])
-    assert planes.dimensions() == 3
-    planes.compute_root().gpu_single_thread()
-    out.compute_root().gpu_single_thread()
-    data = np.random.default_rng(0).random((31, 19)).astype(np.float16)
-    wanted = np.zeros((8, 7))
-    for s in range(5):
-        for t in range(3):
-            wanted += data[s + 1 :: 3][:8, t::2][:, :7]
-    found = hb.compile(out, target="sm_80").interpret(image=data, sizes=(8, 7))
-    assert np.allclose(found, wanted, rtol=1e-4)
-
-
 def test_layers_of_one_image_share_what_is_turned() -> None:
     image = hl.ImageParam(F16, 4, "image")
     zero, every = hl.cast(F16, 0), (hl.Expr(), hl.Expr())
@@ -215,14 +191,3 @@ def test_a_sum_too_short_to_turn_its_image_for_stays_where_it_is() -> None:
     result = kernel.interpret(image=data, w=weights, sizes=(3, 20, 30))
     wanted = np.einsum("chw,fc->fhw", data.astype(float), weights.astype(float))
     assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
-
-
-def test_what_is_dealt_out_has_one_name() -> None:
-    """However many there were before: Halide's counters are not in it."""
-    names = set[str]()
-    for _ in range(60):
-        f, g, x = hl.Func("f"), hl.Func("g"), hl.Var("x")
-        f[x] = x
-        g[x] = f[2 * x]
-        names.add(plain(hb.dealt(f, g, (2,)).name()))
-    assert names == {"f_dealt"}

@@ -29,7 +29,7 @@ class Layer:
     reduction domain, that of the ``filters`` among the dimensions of the result and of the channels
     among those of the image (``inner``), and those of both among the dimensions of the weights; the
     ``bytes`` of an element; how many elements of the image lie between those that neighbours read,
-    along each of its dimensions.
+    along each of its dimensions; which ``factor`` of the products the image is.
     """
 
     func: str
@@ -42,6 +42,7 @@ class Layer:
     inner: int
     bytes: int
     steps: tuple[int, ...]
+    factor: int
     phases: tuple[int, ...] = ()  # of the result, along each of its dimensions
 
 
@@ -95,6 +96,7 @@ def layer_of(member: Member, program: Program) -> Layer | str:
         tuple(i for i, name in enumerate(names) if name != channels),
         (order.index(channels), order.index(filters)),
         member.args.index(filters), inner, types[0].bytes, tuple(steps),
+        read.index(image),
         tuple(places[v][1] if v in places else 1 for v in member.args),
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ from selector.lowering.predicates import TRUE
 
 WIDTHS = (64, 128)  # bytes of a row that a swizzle goes with
 GROUP_ROWS = 64
-RUNS = (32, 16, 8)  # of rows that one dimension numbers, where another counts them
+RUNS = (32, 16, 8, 4, 2)  # of rows that one dimension numbers, where another counts them
 Pair = tuple[Expr, Expr]
 _N, _M, _RUN = Var("$n"), Var("$m"), Var("$run")
 

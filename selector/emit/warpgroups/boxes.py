@@ -28,7 +28,7 @@ from selector.emit.scalar import Storage
 from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.planes import Walk, dealt, walks_of
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.memory import EngineCopy, Map
+from selector.gpu.ir.memory import LARGEST_BOX, EngineCopy, Map
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
@@ -38,7 +38,6 @@ from selector.lowering.ranges import constant_ends
 
 RANK = "rank"  # of a block in its cluster
 READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored
-LARGEST_BOX = 256
 _RANKS = (2, 3, 4, 5)
 
 
@@ -100,7 +99,8 @@ class Boxes:
         for plane, number, step in product(self.planes, range(columns), steps):
             at = [*plane.first]
             at[0] = (Affine.of(at[0]) + (panel + number) * p.width).to_expr()
-            at[self.along] = (Affine.of(at[self.along]) + row + step).to_expr()
+            moved = (row + step) * plane.map.step(self.along)
+            at[self.along] = (Affine.of(at[self.along]) + moved).to_expr()
             offset = p.byte((row + step) * self.inner + plane.row, panel + number)
             behind = context.number(offset.to_expr()) if offset.terms else None
             target = View(storage.base, storage.start, behind)
@@ -237,7 +237,7 @@ def bounded_extents(
     }
     for condition in conjuncts(wanted):
         room = slack(condition)
-        if condition == TRUE or room in at:
+        if condition == TRUE or any(_holds_from(room, c) for c in at):
             continue  # nothing lies before the first element
         bounds = [] if room is None else [(room + c + 1).to_expr() for c in at]
         fitting = [(d, bound) for d, bound in enumerate(bounds) if free_vars(bound) <= known]
@@ -247,6 +247,15 @@ def bounded_extents(
         if bound != extents[d]:
             extents[d] = Binary(BinaryOp.MIN, extents[d], bound)
     return tuple(extents) if all(free_vars(e) <= known for e in extents) else None
+
+
+def _holds_from(room: Affine | None, place: Affine) -> bool:
+    """Whether a place is not negative exactly where ``room`` is not: it is so many times that, and
+    less than as many more.
+    """
+    times = None if room is None else place.times(room)
+    rest = None if room is None or times is None else (place - room * times).constant
+    return times is not None and rest is not None and 0 <= rest < times
 
 
 def tensor_of(

@@ -4,9 +4,12 @@ The copy engine takes an array for any dimensions with any strides. One whose ro
 pixel has pixels s times as far apart, and as many of them as there are behind the first; where that
 is not pixel 0, a dimension of its own, of the pixels between, says which. So a map of each plane
 ends where the array does, whatever the remainder of its width: nothing behind a row is read for
-another, and nothing is asked for twice. Boxes that skip elements (the driver's element strides)
-would say the same, and need what no other map has. Rows stay whole and swizzled; as planes are
-alike, the last ones have a column or so that no window reaches.
+another, and nothing is asked for twice. Rows stay whole and swizzled; as planes are alike, the last
+ones have a column or so that no window reaches.
+
+Which of the pixels between begins may not be known, or be another in each turn of a loop, or a map
+may have no dimensions left to say it: then boxes of the whole array skip elements (the driver's
+element strides).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from selector.emit.copies import Copy
-from selector.gpu.ir.memory import Map
+from selector.gpu.ir.memory import LARGEST_BOX, MOST_APART, MOST_DIMENSIONS, Map
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm
 
@@ -79,15 +82,19 @@ def walks_of(copy: Copy, at: list[Affine], pitch: int) -> Walks | None:
 
 def dealt(whole: Map, at: list[Affine], rows: list[Walk]) -> tuple[Map, tuple[Expr, ...]] | None:
     """The map of the elements that rows walk over from ``at`` on, and their first coordinates in
-    it; None where it cannot be shown which of the elements between they are.
+    it; None where these lie too far apart.
     """
     extents, strides, at = [*whole.extents], [*whole.strides], [*at]
     between: list[tuple[int, Expr]] = []
+    steps = [1] * len(at)
     for d, every in ((w.dimension, w.every) for w in rows if w.every > 1):
         skipped = at[d].offset % every
         first = (at[d] - skipped).divided_by(every)
-        if first is None:
-            return None
+        if first is None or (skipped and len(at) + len(between) == MOST_DIMENSIONS):
+            if every > MOST_APART or whole.box[d] * every > LARGEST_BOX:
+                return None
+            steps[d] = every
+            continue
         if skipped:
             between.append((skipped, strides[d - 1]))
         at[d] = first
@@ -99,5 +106,6 @@ def dealt(whole: Map, at: list[Affine], rows: list[Walk]) -> tuple[Map, tuple[Ex
         extents=(*extents, *(IntImm(skipped + 1) for skipped, _ in between)),
         strides=(*strides, *(stride for _, stride in between)),
         box=(*whole.box, *(1 for _ in between)),
+        steps=(*steps, *(1 for _ in between)) if max(steps) > 1 else (),
     )
     return taken, (*(c.to_expr() for c in at), *(IntImm(skipped) for skipped, _ in between))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from selector.families.attention.choice import pick, ranked
 from selector.families.attention.cost import Estimate, estimate
-from selector.families.attention.space import space, usual
+from selector.families.attention.space import for_warps, space, usual
 from selector.families.attention.tiling import Shape, Tiling
 
-__all__ = ["Estimate", "Shape", "Tiling", "estimate", "pick", "ranked", "space", "usual"]
+__all__ = [
+    "Estimate", "Shape", "Tiling", "estimate", "for_warps", "pick", "ranked", "space", "usual",
+]  # fmt: skip

@@ -65,10 +65,26 @@ def _whole(shape: Shape, target: Target) -> Iterator[Tiling]:
                         yield found
 
 
+def for_warps(shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """Those for warps, longer runs of keys first: for targets without warpgroups. None where
+    registers or shared memory hold none.
+    """
+    room = find_target(machine.target).shared_memory - BESIDE
+    for keys in (2 * COLUMNS, COLUMNS):
+        found = Tiling(keys=keys, channels=_channels(shape), heads_first=shape.causal)
+        fits = registers_needed(shape.depth, keys) <= MOST
+        if fits and found.shared_bytes(shape.depth, shape.matrices) <= room:
+            yield found
+
+
+def _channels(shape: Shape) -> int:
+    """Of one vector statement."""
+    return COLUMNS if padded(shape.depth) % COLUMNS == 0 else DEPTH
+
+
 def _tiling(shape: Shape, units: int, keys: int, stages: int, persistent: int) -> Tiling:
-    channels = COLUMNS if padded(shape.depth) % COLUMNS == 0 else DEPTH
     return Tiling(
-        units, GROUP_ROWS, keys, stages, GROUP_ROWS, groups=True, channels=channels,
+        units, GROUP_ROWS, keys, stages, GROUP_ROWS, groups=True, channels=_channels(shape),
         persistent=persistent, heads_first=shape.causal,
     )  # fmt: skip
 

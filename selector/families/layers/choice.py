@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from selector.families.contraction.cost import FITTED, SUM_BYTES
+from selector.families.contraction.tiling import AT_ONCE
 from selector.families.layers.tiling import ROWS, Shape, Tiling
 from selector.machine.record import Machine
 from selector.targets import find_target
@@ -23,6 +25,11 @@ ROOM = 200 << 10  # bytes of shared memory
 # Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
 # block beside the steps; fitted to a layer of 12 x 12 pixels on an H200.
 L2_BYTES, STEP, START = 100, 115, 2500
+ALL_READ = 33  # bytes of the L2 cache where all multiprocessors read, as they do for parts of sums
+HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
+STORED = 2  # dimensions of pixels that a box of results has
+MOST_STORED = 128  # filters of a block that stays: the text of more takes too long to compile
+LARGEST_BOX = 256  # elements of a box of the copy engine along a dimension
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
 
@@ -35,7 +42,7 @@ def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
     def order(t: Tiling) -> tuple[float, ...]:  # of equal ones those with few images, square boxes
         return _cycles(t, shape, machine), _blocks(t, shape), t.box[-1], max(t.box)
 
-    return sorted(_space(shape), key=order)[:TRIED]
+    return sorted(_space(shape, machine), key=order)[:TRIED]
 
 
 def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
@@ -49,7 +56,7 @@ def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
     return cores > pixels * elements * shape.bytes / machine.copy
 
 
-def _space(shape: Shape) -> Iterator[Tiling]:
+def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     depth = shape.depth
     channels = 1 << (-(-shape.channels // depth) * depth - 1).bit_length()
     runs = [k for n in RUN_BYTES if (k := n // shape.bytes) <= channels][-2:]
@@ -58,6 +65,10 @@ def _space(shape: Shape) -> Iterator[Tiling]:
             # The pixels of a group lie side by side in shared memory.
             ends = [d for d in range(len(box)) if prod(box[d + 1 :]) == 1]
             for along in ends if groups > 1 else ends[-1:]:
+                if not _in_reach(box, groups, along, shape.steps):
+                    continue
+                if shape.rows and sum(e > 1 for e in box) > STORED:
+                    continue
                 for n in FILTERS:
                     left = min(MOST, REGISTERS // (128 * (groups + 1)) // 8 * 8)
                     if n // 2 + OTHERS > left or (n > 32 and n - 32 >= shape.filters):
@@ -66,7 +77,26 @@ def _space(shape: Shape) -> Iterator[Tiling]:
                         one = Tiling(box, groups, along, n, k, 1, shape.bytes)
                         stages = min(MOST_STAGES, ROOM // one.run_bytes)
                         if stages > 2:
-                            yield replace(one, stages=stages)
+                            yield from _ways(replace(one, stages=stages), shape, machine)
+
+
+def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """A tiling, with blocks that stay, and with parts of the sums for as many blocks as there are
+    multiprocessors without one.
+    """
+    yield t
+    if shape.rows and t.n <= MOST_STORED:
+        yield replace(t, persistent=True)
+    runs, idle = -(-shape.channels // t.k), machine.multiprocessors // _blocks(t, shape)
+    if shape.phases == 1:
+        own = {-(-runs // parts) for parts in range(2, min(runs, idle) + 1)}
+        yield from (replace(t, part=n * t.k) for n in sorted(own))
+
+
+def _in_reach(box: tuple[int, ...], groups: int, along: int, steps: tuple[int, ...]) -> bool:
+    """Whether the copy engine brings a block's pixels as one box, with those between them."""
+    each = [e * (groups if d == along else 1) for d, e in enumerate(box)]
+    return all(e * step <= LARGEST_BOX for e, step in zip(each, steps, strict=False))
 
 
 def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:
@@ -83,14 +113,32 @@ def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:
 
 def _blocks(t: Tiling, shape: Shape) -> int:
     pairs = zip(shape.pixels, t.block, strict=True)
-    return prod(-(-e // b) for e, b in pairs) * -(-shape.filters // t.n) * shape.phases
+    tiles = prod(-(-e // b) for e, b in pairs) * -(-shape.filters // t.n)
+    return tiles * shape.phases * _parts(t, shape)
+
+
+def _parts(t: Tiling, shape: Shape) -> int:
+    return -(-shape.channels // t.part) if t.part else 1
 
 
 def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     rows = prod(t.block)
     products = rows * t.n * t.k / machine.rates["wgmma.f16" if t.bytes == 2 else "wgmma.s8"]
     shared = (rows + t.groups * t.n) * t.k * t.bytes / 128
-    steps = shape.taps * -(-shape.channels // t.k)
+    steps = shape.taps * -(-(t.part or shape.channels) // t.k)
     rounds = -(-_blocks(t, shape) // machine.multiprocessors)
-    step = max(products, shared, t.run_bytes / L2_BYTES) + STEP
-    return rounds * (steps * step + START + rows * t.n / 8)
+    step = max(products, shared, t.run_bytes / (ALL_READ if t.part else L2_BYTES)) + STEP
+    leaving = rows * t.n / 8
+    if t.part:
+        return rounds * (steps * step + START + 2 * leaving) + _adding(t, shape, machine)
+    if t.persistent:
+        return START + rounds * max(steps * step + HANDOVER, leaving) + leaving
+    return rounds * (steps * step + START + leaving)
+
+
+def _adding(t: Tiling, shape: Shape, machine: Machine) -> float:
+    """Cycles of the kernel that adds the sums of parts, of which a thread loads some at once."""
+    sums = prod(shape.pixels) * shape.filters * _parts(t, shape) * SUM_BYTES
+    rounds = -(-_parts(t, shape) // AT_ONCE)
+    took = machine.launch + FITTED.adding + FITTED.round * rounds + sums / 1e6 / machine.copy
+    return took * machine.megahertz

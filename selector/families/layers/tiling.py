@@ -13,7 +13,9 @@ DEPTH_BYTES = 32  # of channels of one vector statement, which has fewer than 65
 class Shape:
     """``pixels`` of the outputs: their extents, innermost first, with that of the images; so many
     ``filters`` of ``channels`` times ``taps``; elements of so many ``bytes``. ``phases``: so many
-    times, with taps of their own.
+    times, with taps of their own. ``steps``: from the pixel that one output reads at a tap to that
+    of the next, along each dimension, 1 where there are none. ``rows``: the filters of a pixel lie
+    side by side in the result.
     """
 
     pixels: tuple[int, ...]
@@ -22,6 +24,8 @@ class Shape:
     taps: int
     bytes: int = 2
     phases: int = 1
+    steps: tuple[int, ...] = ()
+    rows: bool = False
 
     @property
     def depth(self) -> int:
@@ -33,7 +37,9 @@ class Shape:
 class Tiling:
     """A group of four warps has a ``box`` of 64 pixels, and a block so many ``groups`` in a row
     ``along`` one dimension, with ``n`` filters; it goes through runs of ``k`` channels of a tap, of
-    which there are ``stages`` in shared memory, of elements of so many ``bytes``.
+    which there are ``stages`` in shared memory, of elements of so many ``bytes``. ``persistent``: a
+    block a multiprocessor stays, and goes on to the next tile while its results leave. ``part``:
+    blocks sum so many channels each, and a second kernel adds their sums (0: all).
     """
 
     box: tuple[int, ...]
@@ -43,6 +49,8 @@ class Tiling:
     k: int
     stages: int
     bytes: int = 2
+    persistent: bool = False
+    part: int = 0
 
     @property
     def depth(self) -> int:

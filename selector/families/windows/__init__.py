@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from selector.families.windows.choice import candidates, pick, ranked
+from selector.families.windows.choice import candidates, pick, ranked, ranked_made
 from selector.families.windows.cost import Estimate, estimate, worth_rounding
 from selector.families.windows.limits import why_not
 from selector.families.windows.space import space
@@ -22,6 +22,7 @@ __all__ = [
     "estimate",
     "pick",
     "ranked",
+    "ranked_made",
     "space",
     "why_not",
     "worth_rounding",

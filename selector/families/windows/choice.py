@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
-from selector.families.windows.cost import estimate
+from selector.families.windows.cost import estimate, estimate_made
+from selector.families.windows.limits import boxes_of, why_not_made
 from selector.families.windows.space import space
 from selector.families.windows.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
@@ -27,6 +29,23 @@ def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
 def pick(shape: Shape, machine: Machine) -> Tiling:
     """The best by the model."""
     return _candidates(shape, machine.name)[0]
+
+
+def ranked_made(
+    shape: Shape, before: Sequence[Shape], machine: Machine
+) -> list[tuple[float, Tiling, tuple[Tiling, ...]]]:
+    """Schedules of columns whose blocks make what they read, with the boxes of that and the
+    microseconds of all filters, best first. ``before``: the filters that make it, the last one of
+    which reads the image.
+    """
+    target = find_target(machine.target)
+    found = list[tuple[float, Tiling, tuple[Tiling, ...]]]()
+    for t in space(shape, target):
+        if not why_not_made(t, shape, before, target):
+            boxes = boxes_of(t, shape, before)
+            cost = estimate_made(t, shape, boxes, before, machine)
+            found.append((cost.microseconds, t, boxes))
+    return sorted(found, key=lambda each: each[0])
 
 
 @lru_cache(maxsize=4096)

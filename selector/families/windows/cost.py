@@ -9,16 +9,19 @@ some of the best schedules of each had more weight than the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 from selector.families.windows.limits import (
     band_bytes,
     depth,
     held_threads,
+    made_bytes,
     registers,
     shared_bytes,
     staged_bytes,
+    turns,
 )
 from selector.families.windows.tiling import Shape, Tiling, per_window
 from selector.machine.record import Machine
@@ -88,27 +91,67 @@ class Estimate:
 def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted | None = None) -> Estimate:
     """Of a schedule that its target takes (``limits.why_not``)."""
     f = fitted or (GROUPS if t.unit == "group" else WARPS)
+    segments = min(t.segments, -(-shape.height // t.tile(shape)[1]))
+    clocks = f.bands * band_bytes(t, shape) / machine.shared
+    clocks += segments * (_throughput(t, shape, machine, f) + _copied(t, shape, machine, f))
+    one = _begun(t, shape, f) + _alone(t, shape, f, segments)
+    memory = f.dram * _bytes(shape) / machine.copy / 1e6
+    return _together(t, shape, machine, f, (memory, clocks, one), shared_bytes(t, shape))
+
+
+def estimate_made(
+    t: Tiling, shape: Shape, boxes: Sequence[Tiling], before: Sequence[Shape], machine: Machine
+) -> Estimate:
+    """Of a schedule whose blocks make what they stage of the image, in place of copying it: boxes
+    of other filters (``before``), each of what the one ahead of it reads, and the first image's
+    part is copied.
+    """
+    f = WARPS
+    spread = [
+        replace(box, rows=box.rows * each, units=-(-box.units // each))
+        for box in boxes
+        for each in (turns(box, t.units),)
+    ]
+    filters = [(t, shape), *zip(spread, before, strict=True)]
+    last, image = filters[-1]
+    bands = sum(map(band_bytes, (t, *boxes), (shape, *before)))
+    clocks = f.bands * bands / machine.shared
+    clocks += sum(_throughput(each, own, machine, f) for each, own in filters)
+    clocks += _copied(last, image, machine, f)
+    one = _begun(t, shape, f) + sum(_used(each, own, f) for each, own in filters[:-1])
+    one += _alone(last, image, f, 1)
+    results = shape.planes * shape.width * shape.height * shape.result_bytes
+    memory = f.dram * (_bytes(replace(image, result_bytes=0)) + results) / machine.copy / 1e6
+    room = made_bytes(t, shape, boxes, before)
+    return _together(t, shape, machine, f, (memory, clocks, one), room)
+
+
+def _together(
+    t: Tiling,
+    shape: Shape,
+    machine: Machine,
+    f: Fitted,
+    parts: tuple[float, float, float],
+    shared: int,
+) -> Estimate:
+    """Of microseconds of memory, and clocks that a block keeps a multiprocessor busy, and that it
+    takes alone."""
+    memory, clocks, one = parts
     width, height = t.tile(shape)
     across, down = -(-shape.width // width), -(-shape.height // (height * t.segments))
     blocks = across * down * shape.planes
-    resident = _resident(t, shape, machine)
-    segments = min(t.segments, -(-shape.height // height))
+    resident = _resident(t, shape, machine, shared)
     busiest = -(-blocks // machine.multiprocessors)
-    turns = busiest / resident
-    waves = max(1.0, turns + f.tail * (ceil(turns) - turns))
-    bands = f.bands * band_bytes(t, shape) / machine.shared
-    clocks = busiest * (bands + segments * _throughput(t, shape, machine, f))
-    start = f.start + f.wait * t.units
-    one = start + f.band * band_bytes(t, shape) / 1e3 + _alone(t, shape, f, segments)
-    memory = f.dram * _bytes(shape) / machine.copy / 1e6
-    parts = (memory, clocks / machine.megahertz, waves * one / machine.megahertz)
-    total = sum(part**f.norm for part in parts) ** (1 / f.norm)
+    rounds = busiest / resident
+    waves = max(1.0, rounds + f.tail * (ceil(rounds) - rounds))
+    all_ = (memory, busiest * clocks / machine.megahertz, waves * one / machine.megahertz)
+    total = sum(part**f.norm for part in all_) ** (1 / f.norm)
     total += f.drain * one / machine.megahertz
-    return Estimate(f.launch + total, *parts, blocks, resident)
+    return Estimate(f.launch + total, *all_, blocks, resident)
 
 
 def _throughput(t: Tiling, shape: Shape, machine: Machine, f: Fitted) -> float:
-    """Clocks that one tile keeps a multiprocessor busy."""
+    """Clocks that one tile keeps a multiprocessor busy, its copy apart."""
     outputs = t.width * t.height
     rate = machine.rates.get("wgmma.f16" if t.unit == "group" else "mma.f16", 1.0)
     rate *= 2 if shape.operand_bytes == 1 else 1
@@ -116,9 +159,18 @@ def _throughput(t: Tiling, shape: Shape, machine: Machine, f: Fitted) -> float:
     return (
         f.products * outputs * rows * depth(t, shape) / rate
         + f.shared * _windows(t, shape) / machine.shared
-        + f.staged * _staged(t, shape, f) / machine.shared
         + f.output * outputs / 1e3
     )
+
+
+def _copied(t: Tiling, shape: Shape, machine: Machine, f: Fitted) -> float:
+    """Clocks that the copy of one tile's part of the image keeps a multiprocessor busy."""
+    return f.staged * _staged(t, shape, f) / machine.shared
+
+
+def _begun(t: Tiling, shape: Shape, f: Fitted) -> float:
+    """Clocks until a block has its bands."""
+    return f.start + f.wait * t.units + f.band * band_bytes(t, shape) / 1e3
 
 
 def _alone(t: Tiling, shape: Shape, f: Fitted, segments: int) -> float:
@@ -127,10 +179,15 @@ def _alone(t: Tiling, shape: Shape, f: Fitted, segments: int) -> float:
     """
     rounds = -(-_staged(t, shape, f) // (CHUNK * t.threads))
     copied = f.copy * CHUNK * rounds
-    used = f.turn * _windows(t, shape) / t.units / 1024
-    used += f.store * t.width * t.height / t.threads
+    used = _used(t, shape, f)
     tile = max(copied, used) if t.stages > 1 else copied + used
     return copied + used + (segments - 1) * tile
+
+
+def _used(t: Tiling, shape: Shape, f: Fitted) -> float:
+    """Clocks in which units multiply one tile's windows and store its outputs."""
+    used = f.turn * _windows(t, shape) / t.units / 1024
+    return used + f.store * t.width * t.height / t.threads
 
 
 def _staged(t: Tiling, shape: Shape, f: Fitted) -> float:
@@ -161,7 +218,7 @@ def _bytes(shape: Shape) -> float:
     return shape.planes * (pixels * shape.bytes + outputs * shape.result_bytes)
 
 
-def _resident(t: Tiling, shape: Shape, machine: Machine) -> int:
+def _resident(t: Tiling, shape: Shape, machine: Machine, shared: int) -> int:
     """Blocks that run on a multiprocessor at once."""
     room = find_target(machine.target).multiprocessor
     assert room is not None
@@ -172,7 +229,7 @@ def _resident(t: Tiling, shape: Shape, machine: Machine) -> int:
             room.blocks,
             room.warps // warps,
             room.registers // (32 * warps * registers(t, shape)),
-            room.shared_memory // (shared_bytes(t, shape) + room.reserved_shared),
+            room.shared_memory // (shared + room.reserved_shared),
         ),
     )
 

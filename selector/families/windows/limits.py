@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from selector.families.windows.tiling import (
     BAND,
     LONGEST_BAND,
@@ -147,3 +149,77 @@ def band_bytes(t: Tiling, shape: Shape) -> int:
 def shared_bytes(t: Tiling, shape: Shape) -> int:
     """Of a block, about."""
     return t.stages * staged_bytes(t, shape) + band_bytes(t, shape) + 1024
+
+
+def box_of(t: Tiling, shape: Shape, before: Shape) -> Tiling | None:
+    """What a tile of columns reads, as the outputs of the filter of one axis that makes it: a
+    statement each turn of each unit. None if statements do not divide that.
+    """
+    width, height = t.width, shape.y.reach(t.height)
+    if before.down:
+        outputs, rows = 16 if before.band % 16 == 0 else 32, before.band
+    else:
+        phases = whole(before.x.phases)
+        outputs, rows = 128 if 128 % phases == 0 else phases, 1
+    if width % outputs or height % rows:
+        return None
+    return Tiling("warp", outputs, width // outputs, rows, height // rows)
+
+
+def turns(box: Tiling, units: int) -> int:
+    """In how many turns so many units, or up to twice as many, make a box: statements of several
+    rows are divided among them without a rest.
+    """
+    if box.rows == 1:
+        return -(-box.units // units)
+    return next(
+        n for n in range(1, box.units + 1) if box.units % n == 0 and box.units <= 2 * n * units
+    )
+
+
+def pitch(width: int, run: int) -> int:
+    """Elements from one row to the next of what a block makes: an odd number of 16 bytes, so that
+    those that read eight rows at once do not meet in a bank.
+    """
+    return (rounded(width, run) // run | 1) * run
+
+
+def boxes_of(t: Tiling, shape: Shape, before: Sequence[Shape]) -> tuple[Tiling, ...]:
+    """The boxes of filters each of which makes the image of the one ahead of it, the first one that
+    of a tile of columns. Shorter than these where statements do not divide one, or it is of rows,
+    ahead of which nothing is made.
+    """
+    boxes: list[Tiling] = []
+    for first in before:
+        box = box_of(t, shape, first) if shape.down else None
+        if box is None:
+            break
+        boxes.append(box)
+        t, shape = box, first
+    return tuple(boxes)
+
+
+def made_bytes(t: Tiling, shape: Shape, boxes: Sequence[Tiling], before: Sequence[Shape]) -> int:
+    """Shared memory of a block that makes what it reads, about."""
+    readers = (shape, *before)
+    made = sum(
+        reader.bytes * pitch(box.width, reader.run) * box.height
+        for box, reader in zip(boxes, readers, strict=False)
+    )
+    bands = sum(map(band_bytes, (t, *boxes), readers))
+    return made + staged_bytes(boxes[-1], before[-1]) + bands + 1024
+
+
+def why_not_made(t: Tiling, shape: Shape, before: Sequence[Shape], target: Target) -> str:
+    """Why blocks of a schedule that fits cannot make the part of the image that they read."""
+    boxes = boxes_of(t, shape, before)
+    if t.unit == "group" or len(boxes) < len(before):
+        return "statements do not divide what a tile of columns reads"
+    for box, first in zip(boxes, before, strict=True):
+        if first.channels > 1 or first.signal or (first.y.taps > 1 and not first.down):
+            return "a block makes filters of one axis"
+        if registers(box, first) > REGISTERS or _lanes(box, first) > MOST_LANES:
+            return "a thread needs too many registers"
+    if made_bytes(t, shape, boxes, before) > target.shared_memory:
+        return f"its images do not fit shared memory of {target.shared_memory} bytes"
+    return ""

@@ -13,12 +13,17 @@ from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 from selector.ir.types import Type
 
+# Of a map: elements of a box along each dimension, with those between them, how many there are from
+# one to the next, and dimensions, at most (CUDA Driver API, cuTensorMapEncodeTiled).
+LARGEST_BOX, MOST_APART, MOST_DIMENSIONS = 256, 8, 5
+
 
 @dataclass(frozen=True, slots=True)
 class Map:
     """A tensor map: what the copy engine takes the array ``of`` a call for, ``extents`` elements in
     each dimension and ``strides`` elements apart in all but the innermost, and how many of them a
     ``box`` has, whose rows lie swizzled by their bytes; what single floats ``become`` on the way.
+    A box has every so many elements along each dimension: ``steps``, 1 where there are none.
     """
 
     name: str
@@ -28,6 +33,7 @@ class Map:
     strides: tuple[Expr, ...]
     box: tuple[int, ...]
     become: str = ""
+    steps: tuple[int, ...] = ()
 
     @property
     def row_bytes(self) -> int:
@@ -37,6 +43,10 @@ class Map:
     def bytes(self) -> int:
         """Of a box."""
         return prod(self.box) * self.type.bytes
+
+    def step(self, dimension: int) -> int:
+        """From one element of a box to the next."""
+        return self.steps[dimension] if self.steps else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from selector.gpu.ir.layouts import (
     sizes,
 )
 from selector.gpu.ir.memory import (
+    LARGEST_BOX,
+    MOST_APART,
     CopyAsync,
     CopyRun,
     EngineCopy,
@@ -37,8 +39,6 @@ from selector.gpu.ir.views import BYTES, View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Var
 from selector.ir.traverse import map_expr, substitute
-
-LARGEST_BOX = 256  # elements in each dimension of a map (CUDA Driver API, cuTensorMapEncodeTiled)
 
 
 def memory_faults(kernel: Kernel) -> tuple[str, ...]:
@@ -91,8 +91,10 @@ def _faults(memory: Memory) -> Iterator[str]:
 def _map_faults(m: Map) -> Iterator[str]:
     if not len(m.extents) == len(m.strides) + 1 == len(m.box):
         yield f"{len(m.extents)} extents, {len(m.strides)} strides, a box of {len(m.box)}"
-    if not all(1 <= n <= LARGEST_BOX for n in m.box):
+    if not all(1 <= n * m.step(d) <= LARGEST_BOX for d, n in enumerate(m.box)):
         yield f"no box has {m.box} elements"
+    if m.steps and (len(m.steps) != len(m.box) or m.steps[0] != 1 or max(m.steps) > MOST_APART):
+        yield f"no box has every {m.steps} elements"
     if m.row_bytes % CHUNK:
         yield f"rows of {m.row_bytes} bytes are no chunks of {CHUNK}"
 

@@ -116,7 +116,7 @@ struct MapShape {
   int type;
   int axes, element, swizzle;
   bool stored;
-  uint32_t box[MAP_AXES];
+  uint32_t box[MAP_AXES], steps[MAP_AXES];
 };
 
 struct Argument {

@@ -133,10 +133,9 @@ bool encode(const Driver &d, const MapShape &m, const int64_t *n, Address addres
     strides[i] = uint64_t(stride);
   }
   if (!possible || (m.stored && n[0] * m.element % 16)) return false;
-  const uint32_t ones[MAP_AXES] = {1, 1, 1, 1, 1};
   const int promotion = row <= 64 && apart ? 1 : 3;  // 64 or 256 bytes at once
-  const int status = d.encode(map, m.type, uint32_t(m.axes), address, extents, strides, m.box, ones,
-                              0, m.swizzle, promotion, 0);
+  const int status = d.encode(map, m.type, uint32_t(m.axes), address, extents, strides, m.box,
+                              m.steps, 0, m.swizzle, promotion, 0);
   if (status) std::memset(map, 0, 128);
   return !status;
 }

@@ -195,12 +195,12 @@ def _argument(
 def _map(a: MapArgument, index: int, stored: bool, numbers: _Numbers) -> str:
     """What the driver is told besides what follows from the sizes (``runtime.tensor_map``)."""
     ones = (1,) * len(a.extents)
-    shape = TensorMap(a.type, ones, (16,) * len(a.strides), a.box, rounds=a.rounds)
-    possible, kind, _, _, box, swizzle, _ = shape.described()
+    shape = TensorMap(a.type, ones, (16,) * len(a.strides), a.box, rounds=a.rounds, steps=a.steps)
+    possible, kind, _, _, box, steps, swizzle, _ = shape.described()
     return (
         f"Argument::map({index}, {numbers.place((*a.extents, *a.strides))}, "
         f"{{{_flag(possible)}, {kind}, {len(ones)}, {a.type.bytes}, {swizzle}, {_flag(stored)}, "
-        f"{_braced(box or ones)}}}),"
+        f"{_braced(box or ones)}, {_braced(steps or ones)}}}),"
     )
 
 

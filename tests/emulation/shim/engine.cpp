@@ -11,6 +11,7 @@ struct Tensor {
   unsigned char* data;
   u64 extents[BOX_DIMENSIONS], strides[BOX_DIMENSIONS - 1];
   u16 box[BOX_DIMENSIONS];
+  unsigned char steps[BOX_DIMENSIONS];
 
   u32 row_bytes() const { return box[0] * element_bytes; }
   u32 rows() const {
@@ -43,7 +44,7 @@ template <class F> static void each_piece(const Tensor& tensor, u32 address, con
     unsigned char* from = tensor.data;
     bool inside = true;
     for (u32 d = 1, rest = row; d < tensor.rank; rest /= tensor.box[d], ++d) {
-      const s64 at = place[d] + (s64)(rest % tensor.box[d]);
+      const s64 at = place[d] + (s64)(rest % tensor.box[d]) * tensor.steps[d];
       inside &= at >= 0 && at < (s64)tensor.extents[d];
       from += at * (s64)tensor.strides[d - 1];
     }

@@ -32,7 +32,7 @@ def _inside(boxes: Boxes, at: tuple[int, ...]) -> tuple[Index, Array]:
     ):
         shape = [1] * len(box)
         shape[len(box) - 1 - d] = box[d]
-        i = (start + np.arange(box[d])).reshape(shape)
+        i = (start + boxes.map.step(d) * np.arange(box[d])).reshape(shape)
         place = place + i * stride
         inside = inside & (i >= 0) & (i < extent)
     first = int(boxes.to.byte) // boxes.to.element.itemsize

@@ -1,0 +1,71 @@
+"""What has been decided for a plain pipeline as a whole, before directives are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from halide_bridge.schedules.candidates import Sum, Tiling
+from halide_bridge.schedules.recognise.attention import Online
+from halide_bridge.schedules.recognise.windows import Window
+from halide_bridge.schedules.sizes import Guess
+from selector.families import attention, windows
+from selector.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sums of a tensor unit, and why others are none, by the stable names of Funcs, and Funcs that
+    have to be ``stored`` for them; what is computed ``online``, by the names of the Funcs that read
+    it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
+    ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
+    ``spread`` over several blocks; resamplings on tensor units, ``banded``; windows whose blocks
+    make what they read, with those that do (``made``); the sizes and the GPU to be fast at.
+    """
+
+    tensor: Mapping[str, tuple[Sum, Tiling]]
+    misses: Mapping[str, str]
+    known: Guess
+    machine: Machine
+    stored: frozenset[str] = frozenset()
+    online: Mapping[str, tuple[Online, attention.Tiling]] = field(default_factory=dict)
+    unstaged: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
+    banded: frozenset[str] = frozenset()
+    spread: bool = False
+    made: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
+        return replace(self, online={**self.online, found.output: (found, tiling)})
+
+    def having(self, label: str, found: Sum, tiling: Tiling) -> Plan:
+        stored = self.stored | (found.computed if isinstance(found, Window) else frozenset())
+        return replace(self, tensor={**self.tensor, label: (found, tiling)}, stored=stored)
+
+    def unstaging(self, labels: Iterable[str]) -> Plan:
+        return replace(self, unstaged=frozenset(labels))
+
+    def setting_apart(self, labels: Iterable[str]) -> Plan:
+        return replace(self, apart=frozenset(labels))
+
+    def banding(self, label: str) -> Plan:
+        misses = {name: why for name, why in self.misses.items() if name != label}
+        return replace(self, banded=self.banded | {label}, misses=misses)
+
+    def making(
+        self,
+        columns: str,
+        tiling: windows.Tiling,
+        before: Sequence[str],
+        boxes: Sequence[windows.Tiling],
+    ) -> Plan:
+        names, tilings = (columns, *before), (tiling, *boxes)
+        tensor = {n: (self.tensor[n][0], t) for n, t in zip(names, tilings, strict=True)}
+        made = dict(zip(names, before, strict=False))
+        return replace(self, tensor={**self.tensor, **tensor}, made={**self.made, **made})
+
+    def spreading(self) -> Plan:
+        return replace(self, spread=True)
+
+    def without(self, label: str, why: str) -> Plan:
+        return replace(self, misses={**self.misses, label: why})

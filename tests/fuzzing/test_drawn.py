@@ -122,3 +122,17 @@ def test_all_of_it_is_drawn() -> None:
     wanted |= {f"family {name}" for name in ("layer", "depthwise", "factors", "taps")}
     assert wanted <= found
     assert any("in the sum" in f for f in found)
+
+
+def test_errors_are_those_of_sums_of_which_an_epilogue_leaves_little() -> None:
+    """Of 512 sums of single floats, rounded to tf32, an activation leaves three small ones."""
+    a = Operand("A", "f32", (index((1, "x")), index((1, "y"), (1, "r.x"))), "scale",
+                staging=Staging("block"))  # fmt: skip
+    b = Operand("B", "f32", (index((1, "r.x")),))
+    p = Program(
+        "columns", "sm_80", "wmma", (Axis(1), Axis(512, 256)), (Sum(3, 3),), a, b, "f32",
+        swapped=True, epilogue=("relu", "clamp"), result="f16", values="real",
+        instructions=("tf32",), inputs=723503093,
+    )  # fmt: skip
+    assert np.count_nonzero(reference.result(p, reference.inputs(p))) < 10
+    assert_right(p)

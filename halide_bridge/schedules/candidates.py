@@ -155,19 +155,20 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
     count = prod(phases)
     steps = tuple(step for d, step in enumerate(layer.steps) if d != layer.inner)
-    rows = count == 1 and any(_in_rows(m, layer) for m in program)
+    rows = 0 if count > 1 else max(_reads_in_rows(m, layer) for m in program)
     return layers.Shape(
         tuple(pixels), filters, max(1, channels), taps, layer.bytes, count, steps, rows
     )  # fmt: skip
 
 
-def _in_rows(reader: Member, layer: Layer) -> bool:
-    """Whether what reads a layer has its filters innermost, of elements of whole registers or
-    halves.
+def _reads_in_rows(reader: Member, layer: Layer) -> int:
+    """How many elements what reads a layer reads for one of its own, where these have the filters
+    innermost and are whole registers or halves; else 0.
     """
     read = [a for a in reader.accesses() if a.func == layer.func and reader.name != layer.func]
     first = Var(reader.args[0]) if reader.args and reader.types[0].bytes in (2, 4) else None
-    return any(a.indices[layer.filters] == first for a in read)
+    rows = any(a.indices[layer.filters] == first for a in read)
+    return len(set(reader.accesses())) if rows else 0
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

@@ -254,3 +254,16 @@ def test_a_box_does_not_reach_further_than_the_copy_engine() -> None:
         shape = Shape((2000, 3, 1), 64, 64, 9, steps=steps)
         for t in candidates(shape, machine_for("sm_90a")):
             assert all(e * s <= 256 for e, s in zip(t.block, steps, strict=True))
+
+
+def test_blocks_that_stay_have_fewer_filters_the_more_is_read_for_each() -> None:
+    """The text of what leaves is as long as both together, and compiles as long."""
+    machine = machine_for("sm_90a")
+    shape = Shape((56, 56, 32), 256, 64, 9)
+    stay = {
+        reads: {t.n for t in candidates(replace(shape, rows=reads), machine) if t.persistent}
+        for reads in (0, 2, 6)
+    }
+    assert not stay[0]
+    assert max(stay[2]) == 128
+    assert max(stay[6]) <= 64

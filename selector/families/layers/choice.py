@@ -28,7 +28,9 @@ L2_BYTES, STEP, START = 100, 115, 2500
 ALL_READ = 33  # bytes of the L2 cache where all multiprocessors read, as they do for parts of sums
 HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
 STORED = 2  # dimensions of pixels that a box of results has
-MOST_STORED = 128  # filters of a block that stays: the text of more takes too long to compile
+# Filters of a block that stays, and elements that are read for all of them to leave: the text of
+# more takes too long to compile (8.7 s for 128 filters and 6 of each, below 3 s for 64).
+MOST_STORED, MOST_READ = 128, 384
 LARGEST_BOX = 256  # elements of a box of the copy engine along a dimension
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
@@ -85,7 +87,7 @@ def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     multiprocessors without one.
     """
     yield t
-    if shape.rows and t.n <= MOST_STORED:
+    if shape.rows and t.n <= min(MOST_STORED, MOST_READ // shape.rows):
         yield replace(t, persistent=True)
     runs, idle = -(-shape.channels // t.k), machine.multiprocessors // _blocks(t, shape)
     if shape.phases == 1:

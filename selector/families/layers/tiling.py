@@ -15,7 +15,7 @@ class Shape:
     ``filters`` of ``channels`` times ``taps``; elements of so many ``bytes``. ``phases``: so many
     times, with taps of their own. ``steps``: from the pixel that one output reads at a tap to that
     of the next, along each dimension, 1 where there are none. ``rows``: the filters of a pixel lie
-    side by side in the result.
+    side by side in the result, for each of which so many elements are read; 0 where they do not.
     """
 
     pixels: tuple[int, ...]
@@ -25,7 +25,7 @@ class Shape:
     bytes: int = 2
     phases: int = 1
     steps: tuple[int, ...] = ()
-    rows: bool = False
+    rows: int = 0
 
     @property
     def depth(self) -> int:

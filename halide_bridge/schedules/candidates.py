@@ -165,10 +165,11 @@ def _reads_in_rows(reader: Member, layer: Layer) -> int:
     """How many elements what reads a layer reads for one of its own, where these have the filters
     innermost and are whole registers or halves; else 0.
     """
-    read = [a for a in reader.accesses() if a.func == layer.func and reader.name != layer.func]
-    first = Var(reader.args[0]) if reader.args and reader.types[0].bytes in (2, 4) else None
-    rows = any(a.indices[layer.filters] == first for a in read)
-    return len(set(reader.accesses())) if rows else 0
+    if reader.name == layer.func or not reader.args or reader.types[0].bytes not in (2, 4):
+        return 0
+    read, first = set(reader.accesses()), Var(reader.args[0])
+    rows = any(a.func == layer.func and a.indices[layer.filters] == first for a in read)
+    return len(read) if rows else 0
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from halide_bridge.schedules.candidates import window_shape
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.facts import Place, Placement, place
-from halide_bridge.schedules.recognise.narrow import readers_of
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.windows import Window
 from selector.families import windows
@@ -49,7 +48,7 @@ def _makers(member: Member, program: Program, placement: Placement, plan: Plan) 
     while (found := _window(member, plan)) is not None:
         kept = program.members[found.image]
         sums = [name for name, reader in placement.reader.items() if reader == kept.name]
-        if readers_of(kept, program) != (member,) or len(sums) != 1:
+        if program.readers(kept) != (member,) or len(sums) != 1:
             return
         member = program.members[sums[0]]
         own = tuple(map(Var, member.args))

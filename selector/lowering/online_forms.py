@@ -27,7 +27,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.simplify import float_constant
+from selector.ir.simplify import float_constant, in_every_lane
 from selector.ir.traverse import map_expr, map_stmt, substitute_stmt
 from selector.lowering.normalize import is_one_store
 
@@ -68,13 +68,8 @@ def is_zero(e: Expr) -> bool:
 
 
 def _constant(e: Expr) -> float | None:
-    match e:
-        case FloatImm(value) | IntImm(value):
-            return value
-        case Broadcast(value):
-            return _constant(value)
-        case _:
-            return None
+    e = in_every_lane(e)
+    return e.value if isinstance(e, FloatImm | IntImm) else None
 
 
 LOWEST = -3e38  # of which every power is 0
@@ -113,7 +108,7 @@ def _parted(exponent: Expr, floors: Mapping[str, float]) -> Expr:
     """``select(c, x - m, lowest)`` for ``select(c, x, low) - m``, if powers of the latter are 0."""
     match exponent:
         case Binary(BinaryOp.SUB, Select(c, x, low), m):
-            of = m.value if isinstance(m, Broadcast) else m
+            of = in_every_lane(m)
             floor = floors.get(of.buffer) if isinstance(of, Load) else None
             value = float_constant(low)
             if value is not None and floor is not None and value - floor <= ZERO:

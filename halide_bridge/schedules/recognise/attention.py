@@ -130,7 +130,7 @@ def online_of(mixed: Member, program: Program) -> Online | None:
 
 def _parts(mixed: Member, weight: Member, program: Program) -> _Parts | None:
     """By what they are, wherever they are read."""
-    readers, below = _readers(mixed, program), _below(weight, program)
+    readers, below = program.readers(mixed), _below(weight, program)
     peaks = [f for f in below if not f.pure and _is_peak(f)]
     products = [f for f in below if not f.pure and factors(f) is not None]
     if len(mixed.args) not in range(2, 3 + HEADS) or not weight.pure:
@@ -161,7 +161,7 @@ def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | No
         inside |= {f.name for f in _below(member, program)}
     for name in inside:
         member = program.members[name]
-        readers = {r.name for r in _readers(member, program)}
+        readers = {r.name for r in program.readers(member)}
         if member.fixed or name in program.outputs or not readers <= {*inside, output.name}:
             return None
     axes, waiting = {output.name: output.args}, [output]
@@ -308,10 +308,6 @@ def _computes(member: Member, program: Program) -> bool:
 def _read(member: Member, program: Program) -> list[Member]:
     names = dict.fromkeys(a.func for a in member.accesses())
     return [program.members[n] for n in names if n in program.members and n != member.name]
-
-
-def _readers(member: Member, program: Program) -> list[Member]:
-    return [f for f in program if f is not member and member in _read(f, program)]
 
 
 def _names(access: Access) -> list[str]:

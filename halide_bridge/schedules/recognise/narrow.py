@@ -25,7 +25,7 @@ def only_cast(member: Member, program: Program) -> tuple[Member, ...]:
     """
     if not _is_sum(member, program) or len(member.types) != 1:
         return ()
-    found = readers_of(member, program)
+    found = program.readers(member)
     kinds = {kind for r in found for s in r.stages for e in s.values for kind in _seen(e, member)}
     stored = [e for r in found for s in r.stages for e in (*s.indices, s.predicate) if e]
     if len(kinds) != 1 or any(a.func == member.name for e in stored for a in accesses(e)):
@@ -43,21 +43,14 @@ def narrowest(member: Member, program: Program) -> Member | None:
     """
     best, last = None, member
     while _is_sum(member, program):
-        found = readers_of(last, program)
+        found = program.readers(last)
         if len(found) != 1 or not _is_made_of(found[0], last, program):
             break
         (last,) = found
         best = last if _bytes(last) < _bytes(best or member) else best
-    if best is None or not all(_reads_around(r, best) for r in readers_of(best, program)):
+    if best is None or not all(_reads_around(r, best) for r in program.readers(best)):
         return None
     return best
-
-
-def readers_of(member: Member, program: Program) -> tuple[Member, ...]:
-    """The other Funcs that read one."""
-    return tuple(
-        m for m in program if m is not member and any(a.func == member.name for a in m.accesses())
-    )
 
 
 def _is_sum(member: Member, program: Program) -> bool:

@@ -120,6 +120,12 @@ class Program:
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members.values())
 
+    def readers(self, member: Member) -> tuple[Member, ...]:
+        """The other Funcs that read one."""
+        return tuple(
+            m for m in self if m is not member and any(a.func == member.name for a in m.accesses())
+        )
+
 
 def accesses(e: Expr) -> Iterator[Access]:
     """What an expression reads, in the order in which it stands there."""

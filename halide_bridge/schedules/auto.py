@@ -80,8 +80,8 @@ def autoschedule(
     ``sizes``: what it is to be fast at, the output's shape in NumPy's order, or shapes of outputs
     and arguments by name; it takes any other size as well. Estimates (``set_estimates``) of outputs
     do the same. ``instructions``: the families (``"mma"``) or names that are allowed, as for
-    ``selector.compile``; ``"tf32"`` has to be named, it rounds products of single floats,
-    and ``"fp8"``, whose sums are short on Hopper (``selector.compile``).
+    ``selector.compile``; ``"tf32"`` has to be named, it rounds products of single floats, and
+    ``"fp8"``, whose sums have about 14 bits.
 
     ``ScheduleError`` for what is no output, for a second call and for a CPU target.
     """

@@ -28,9 +28,7 @@ def legal_instructions(
         return tuple(i for i in for_target(target) if not i.asked)
     allowed = frozenset(only)
     return tuple(
-        i
-        for i in for_target(target)
-        if i.name in allowed or (i.asked or i.family) in allowed
+        i for i in for_target(target) if i.name in allowed or (i.asked or i.family) in allowed
     )
 
 

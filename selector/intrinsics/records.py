@@ -16,9 +16,8 @@ bfloat16, fours of bytes) takes its B operand in VNNI order: lanes (k / packing,
 An instruction of single floats rounds its operands to tf32, 11 bits of their 24; it serves only
 programs that name it or its family (``rounds``).
 
-Of bytes that are floats (``e4m3``, ``e5m2``) Hopper keeps fewer bits of a sum than its type has: about
-13 behind the first one of its largest term, for each instruction. Such an instruction serves only
-programs that name it, or ``fp8`` (``asked``).
+Of bytes that are floats (``e4m3``, ``e5m2``) Ada and Hopper keep fewer bits of a sum than its type
+has (``loses``). Such an instruction serves only programs that name it, or ``fp8`` (``asked``).
 
 Where rows of A are windows of one row in memory, the instruction may fix how far they lie apart.
 wgmma without a swizzle: 16 bytes. Outputs that lie further apart than pixels then fill fewer than 8
@@ -39,8 +38,6 @@ from selector.ir import float8
 from selector.ir.tf32 import to_tf32
 from selector.ir.types import (
     BFLOAT16,
-    E4M3,
-    E5M2,
     FLOAT16,
     FLOAT32,
     INT8,
@@ -110,6 +107,23 @@ class TensorInstruction:
         if self.rounds:
             return "tf32"
         return "fp8" if self.a_type in float8.FORMATS else ""
+
+    @property
+    def loses(self) -> str:
+        """What is lost besides the rounding of sums to their type, in words; empty if nothing is.
+
+        The bits of sums of bytes: SageAttention2 (2024), section 3.3; DeepSeek-V3 (2024), 3.3.2.
+        """
+        match self.asked:
+            case "tf32":
+                return "operands are rounded to 11 bits: a product is off by up to 2**-10 of itself"
+            case "fp8":
+                return (
+                    f"{self.k} products and the sum so far are added with 13 bits behind the first "
+                    f"of the largest: off by up to {self.k + 1} * 2**-13 of that"
+                )
+            case _:
+                return ""
 
     @property
     def reads_memory(self) -> bool:

@@ -21,10 +21,11 @@ def values(t: Type) -> NDArray[np.float32]:
     assert t in FORMATS, t
     bits = np.arange(256, dtype=np.uint16)
     if t == E5M2:
-        return (bits << 8).view(np.float16).astype(np.float32)
-    # The exponent of halves has one bit more and a bias of 15 instead of 7: a factor of 2**8.
-    found = ((bits & 0x80) << 8 | (bits & 0x7F) << 7).view(np.float16).astype(np.float32) * 256
-    return np.where(bits & 0x7F == 0x7F, np.float32(np.nan), found)
+        halves, scale, none = bits << 8, 1, bits & 0x7F > 0x7C
+    else:  # the exponent of halves has one bit more and a bias of 15 instead of 7: 2**8
+        halves, scale, none = (bits & 0x80) << 8 | (bits & 0x7F) << 7, 256, bits & 0x7F == 0x7F
+    found = np.where(none, 0, halves).astype(np.uint16).view(np.float16).astype(np.float32)
+    return np.where(none, np.float32(np.nan), found * scale)
 
 
 def from_bytes(stored: NDArray[Any], t: Type) -> NDArray[np.float32]:

@@ -55,18 +55,20 @@ def decoded(e: Expr, is_element: Callable[[Expr], bool]) -> tuple[Type, Expr] | 
     if each is None or len(found) != 1:
         return None
     (byte,) = found
-    t = _format(each) if byte.type.element == UINT8 else None
+    t = _format(each)
     return None if t is None else (t, byte)
 
 
 def _of_each(
     e: Expr, is_element: Callable[[Expr], bool], found: set[Expr], copies: int = 1
 ) -> Expr | None:
-    """A function of elements, lane by lane, as that of all bytes, and which elements these are, in
-    so many copies one after the other; None if it is none.
+    """A function of bytes, lane by lane, as that of all bytes, and which elements these are, in so
+    many copies one after the other; None if it is none.
     """
     lanes = _EACH.type.lanes
     if is_element(e):
+        if e.type.element != UINT8:
+            return None
         found.add(e if copies == 1 else _repeated(e, copies))
         return _EACH
     match e:

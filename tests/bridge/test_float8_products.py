@@ -55,7 +55,10 @@ def operands(
         bytes_ = sign | draw.integers(0, 0x78, shape, np.uint8)
         found.append(bytes_)
         read.append(float8.from_bytes(bytes_, Type.parse(name)).astype(np.float64))
-    lying = found[0] if layout[0] == "n" else found[0].T, found[1] if layout[1] == "n" else found[1].T
+    lying = (
+        found[0] if layout[0] == "n" else found[0].T,
+        found[1] if layout[1] == "n" else found[1].T,
+    )
     return dict(zip("AB", map(np.ascontiguousarray, lying), strict=True)), read[0] @ read[1]
 
 
@@ -103,7 +106,11 @@ def test_groups_multiply_the_bytes(types: tuple[str, str], layout: str, tiling: 
     (name,) = blocks(kernel)
     assert name.startswith("wgmma")
     assert name.endswith(f"k32.{suffix}.f32")
-    for m, n, k in ((128, 72, 96), (70, 67, 101)):  # with tensor maps, and where rows begin anywhere
+    assert "off by up to 33 * 2**-13" in str(kernel.report)
+    for m, n, k in (
+        (128, 72, 96),
+        (70, 67, 101),
+    ):  # with tensor maps, and where rows begin anywhere
         check(kernel, *operands(*types, layout, m, n, k))
 
 
@@ -133,21 +140,12 @@ def test_the_machine_multiplies_bytes() -> None:
 def test_nothing_is_multiplied_so_unasked(allowed: tuple[str, ...] | None) -> None:
     with pytest.raises(SelectionError) as error:
         hb.compile(contract(product(), TILING), target="sm_90a", instructions=allowed)
-    assert "the bytes of `A` are decoded in the update, as e4m3" in error.value.why
+    assert "the bytes of `A_im_in_total` are decoded in the update, as e4m3" in error.value.why
     assert 'instructions=("fp8",)' in error.value.hint
 
 
-def test_a_target_without_such_instructions_says_what_is_left() -> None:
-    with pytest.raises(SelectionError) as error:
-        hb.compile(
-            contract(product(), replace(TILING, unit="warp", parts_n=2)), target="sm_80",
-        )  # fmt: skip
-    assert "instructions=" not in error.value.hint
-    assert "decode it in a Func of its own" in error.value.hint
-
-
 def test_single_instructions_can_be_named() -> None:
-    named = "wgmma.m64n64k32.e4m3.f32"
+    named = "wgmma.m64n16k32.e4m3.f32"
     kernel = hb.compile(contract(product(), TILING), target="sm_90a", instructions=(named,))
     assert blocks(kernel) == {named}
 

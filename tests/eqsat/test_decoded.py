@@ -8,7 +8,7 @@ import pytest
 from selector.diagnostics import ParseError
 from selector.ir import float8
 from selector.ir.evaluator import evaluate_expr
-from selector.ir.nodes import Cast, Expr, FloatImm, Load
+from selector.ir.nodes import Expr, FloatImm, Load
 from selector.ir.parser import parse_expr, parse_module
 from selector.ir.types import E4M3, E5M2, FLOAT16, INT8, UINT8, IllTyped, Type
 from selector.operands.decoded import decoded
@@ -105,8 +105,6 @@ def test_nothing_is_computed_in_such_types() -> None:
         FloatImm(1.0, E4M3)
 
 
-
-
 HEAD = """module m
 input A: uint8 [(0, 16, 1)]
 output O: float32 [(0, 16, 1)]
@@ -119,8 +117,7 @@ body {
 def test_programs_have_bytes() -> None:
     whole = str(parse_module(HEAD.replace("VALUE", "float32x16(A[ramp(0, 1, 16)])")))
     assert "uint8" in whole
-    for text in (
-        HEAD.replace("VALUE", "float32x16((e4m3x16)A[ramp(0, 1, 16)])"), HEAD.replace("A: uint8", "A: e4m3"),
-    ):  # fmt: skip
+    cast = HEAD.replace("VALUE", "float32x16((e4m3x16)A[ramp(0, 1, 16)])")
+    for text in (cast, HEAD.replace("A: uint8", "A: e4m3")):
         with pytest.raises(ParseError):
             parse_module(text)

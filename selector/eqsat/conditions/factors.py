@@ -68,10 +68,11 @@ def _decoded(c: Context, byte: Expr, kinds: tuple[Type | None, ...]) -> Miss:
         "decode it in a Func of its own (float16 has all of its values; `compute_root`, or "
         "`compute_at` the tile), and load from there"
     )
-    short = "in sums of about 14 bits on Hopper" if c.target.has("wgmma") else "as they are"
     return c.miss(
         f"the bytes of `{c.name(load.buffer)}` are decoded in the update, as {t}",
-        f'`instructions=("fp8",)` multiplies them, {short}; or {half}' if able else half,
+        f'`instructions=("fp8",)` multiplies them, in sums of about 14 bits; or {half}'
+        if able
+        else half,
         able[0].name if able else nearest(c),
     )
 

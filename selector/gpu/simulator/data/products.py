@@ -39,8 +39,9 @@ from selector.ir.float8 import from_bytes
 from selector.ir.tf32 import to_tf32
 from selector.ir.types import Type
 
-_ELEMENTS = {"f16": "f2", "bf16": "u2", "s8": "i1", "u8": "u1", "tf32": "f4"}
-_ELEMENTS |= dict.fromkeys(FLOAT8, "u1")
+_ELEMENTS = {"f16": "f2", "bf16": "u2", "s8": "i1", "u8": "u1", "tf32": "f4"} | dict.fromkeys(
+    FLOAT8, "u1"
+)
 
 
 def fragment(m: Machine, v: Threads, node: Fragment) -> None:

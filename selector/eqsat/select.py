@@ -135,8 +135,8 @@ class _Selector:
         return _plain(allocation) if misses else _rewritten(scope, solution)
 
     def attempt(self, allocation: Allocate) -> Attempt:
-        """The scope as it is prepared, decoded bytes as elements where an instruction multiplies them;
-        if that has no instructions, in parts of one stride, whichever takes least; or in other words.
+        """The scope as it is prepared, with decoded bytes as elements if some are multiplied so; if
+        that has no instructions, in parts of one stride, whichever takes least; or in other words.
         Misses are those of the first."""
         prepared = prepare(allocation)
         first = self.solved(as_decoded(prepared, self.legal) or prepared)

@@ -188,9 +188,9 @@ def _up(value: int, multiple: int) -> int:
 
 
 def operand(values: Array, scalar: Type, *, even: bool = False) -> NDArray[np.float32]:
-    """Float operands as float32; bfloat16 may come as its bit pattern in uint16, floats of 8 bits as
-    theirs; float32 is rounded to tf32: by the instruction's wrapper, or to ``even`` by what brings
-    it to where it is read."""
+    """Float operands as float32; bfloat16 may come as its bit pattern in uint16, floats of 8 bits
+    as theirs; float32 is rounded to tf32: by the instruction's wrapper, or to ``even`` by what
+    brings it to where it is read."""
     if scalar == FLOAT32:
         return to_tf32(values, even=even)
     if scalar == BFLOAT16 and values.dtype == np.uint16:

@@ -1,8 +1,8 @@
 """What operators mean in NumPy, element by element, by the type of the IR.
 
-A ``bfloat16`` value is a float32 that is rounded after every operation, an ``e4m3`` or ``e5m2`` one,
-of which nothing is computed, a float32; a ``uint1`` is a NumPy bool; integers wrap around. Division
-follows Halide: the remainder is never negative and a division by zero gives zero.
+A ``bfloat16`` value is a float32 that is rounded after every operation; an ``e4m3`` or ``e5m2``
+value, of which nothing is computed, a float32; a ``uint1`` is a NumPy bool; integers wrap around.
+Division follows Halide: the remainder is never negative and a division by zero gives zero.
 """
 
 from __future__ import annotations

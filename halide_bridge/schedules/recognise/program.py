@@ -110,8 +110,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Funcs by Halide's name, producers first. ``asked``: which may be taken of the instructions that
-    have to be asked for (``tf32``, ``fp8``).
+    """Funcs by Halide's name, producers first. ``asked``: which may be taken of the instructions
+    that have to be asked for (``tf32``, ``fp8``).
     """
 
     members: Mapping[str, Member]

@@ -64,15 +64,16 @@ def _decoded(c: Context, byte: Expr, kinds: tuple[Type | None, ...]) -> Miss:
     """Of bytes that the update decodes; ``kinds``: both factors' types, where they are such."""
     (load,), t = loads(byte), next(t for t in kinds if t is not None)
     able = [i for i in INSTRUCTIONS if (i.a_type, i.b_type) == kinds and _may_ask(c, i)]
-    half = (
+    hint = (
         "decode it in a Func of its own (float16 has all of its values; `compute_root`, or "
         "`compute_at` the tile), and load from there"
     )
+    if able:
+        short = "multiplies them, in sums of about 14 bits"
+        hint = f'`instructions=("{able[0].asked}",)` {short}; or {hint}'
     return c.miss(
         f"the bytes of `{c.name(load.buffer)}` are decoded in the update, as {t}",
-        f'`instructions=("fp8",)` multiplies them, in sums of about 14 bits; or {half}'
-        if able
-        else half,
+        hint,
         able[0].name if able else nearest(c),
     )
 

@@ -86,7 +86,7 @@ class NestCode:
             return
         w = self.context.writer
         with w.when(pixels.whole):
-            emit_pixel_copy(pixels, self.context, unit.thread, unit.size)
+            emit_pixel_copy(pixels, self.context, unit.thread, unit.size, self.threads.statement)
         with w.otherwise():
             self._spread(nest, unit)
 

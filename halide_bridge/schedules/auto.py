@@ -238,9 +238,9 @@ def _made(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> 
     """The plan with filters whose blocks make what they read, each in one chain at most."""
     done = set[str]()
     for chain in chains(program, plan):
-        names = {chain.columns, *chain.before}
+        names = {chain.last, *chain.before}
         if not done & names:
-            more = plan.making(chain.columns, chain.tiling, chain.before, chain.boxes)
+            more = plan.making(chain.last, chain.tiling, chain.before, chain.boxes)
             if not _why_not(outputs, more, wanted):
                 plan, done = more, done | names
     return plan

@@ -55,8 +55,8 @@ class NoRowLoops(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``store`` is done with all elements below ``limit``, a vector in each turn of a loop: it stores
-    in an array of the caller's, or takes a local array of one vector further by ``op``.
+    """``store`` is done with all elements below ``limit``, a vector in each turn of a loop: it
+    stores in an array of the caller's, or takes a local array of one vector further by ``op``.
     """
 
     loop: For

@@ -279,6 +279,8 @@ class Scheduling:
         along = reductions.along_memory(member, self.placement)
         if along is not None:
             return reductions.by_warps(self.script, func, func.in_(), along[0], func.rvars(0))
+        if member.label in self.plan.stored and chooses(member):
+            return reductions.searched(self.script, func)
         if member.args:
             return reductions.alone(self.script, member, self.placement, self.plan.known)
         func.compute_root().gpu_single_thread()

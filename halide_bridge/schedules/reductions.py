@@ -16,12 +16,13 @@ from halide_bridge.schedules.kernels import LANES, WARPS, Grid, along_dims, fuse
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.recognise.facts import LARGEST, Body, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, number
-from halide_bridge.schedules.recognise.rows import SHORT, associative
+from halide_bridge.schedules.recognise.rows import SHORT, associative, chooses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 
+SEARCHED = 128  # elements, about one for each thread, that are looked through by a block
 CHUNK = 4096  # elements of a line that are scattered by one thread
 
 
@@ -137,6 +138,27 @@ def scattered(script: Script, func: Recorded) -> Grid:
     update.split(v, vo, vi, LANES)
     update.reorder(*parts.rvars(0), vi, vo).gpu_blocks(vo).gpu_threads(vi)
     return Grid(text=f"a copy of it for each line of {plain(outer.name())}, added up after")
+
+
+def is_search(member: Member, known: Guess) -> bool:
+    """Whether the best of long rows is looked for, which is work for the threads of a block."""
+    if not member.args or member.fixed or not chooses(member):
+        return False
+    return prod(max(1, known.value(r.extent)) for r in member.stages[1].reduced) > SEARCHED
+
+
+def searched(script: Script, func: Recorded) -> Grid:
+    """A kernel whose blocks look for the best of a row each: as if one thread did, the compiler
+    gives it more (``selector.lowering.choices``).
+    """
+    xo, xi = script.variables("xo", "xi")
+    func.compute_root()
+    spread(script, func, func.args())
+    x, *outer = func.args()
+    update = func.update(0).split(x, xo, xi, 1)
+    z = fused(script, update, outer)
+    update.reorder(*func.rvars(0), xi, xo, *z).gpu_blocks(xo, *z).gpu_threads(xi)
+    return Grid(text="the threads of a block look for the best of a row")
 
 
 def alone(script: Script, member: Member, placement: Placement, known: Guess) -> Grid:

@@ -8,7 +8,8 @@ threads (``sweeps``).
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
+from math import isqrt, prod
 from typing import Any
 
 from halide_bridge.names import plain
@@ -23,7 +24,7 @@ from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 
 SEARCHED = 128  # elements, about one for each thread, that are looked through by a block
-CHUNK = 4096  # elements of a line that are scattered by one thread
+CHUNK = 4096  # elements of a line that are scattered by one thread, at most
 
 
 def at_thread(script: Script, member: Member, reader: Recorded, grid: Grid, access: Access) -> None:
@@ -121,22 +122,33 @@ def shared_parts(
     parts.compute_at(met, last)
 
 
-def scattered(script: Script, func: Recorded) -> Grid:
-    """Updates of elements that data choose: each line of the domain has a copy of the Func."""
+def scattered(
+    script: Script, func: Recorded, free: Sequence[int], sizes: Sequence[int], turns: int
+) -> Grid:
+    """Updates of elements that data choose, along all dimensions but those that are ``free`` and
+    about so long (``sizes``): each line of the domain, of about so many ``turns``, has a copy of
+    the Func. A line's updates wait for each other, as those do that add up the copies: there are
+    about as many of both.
+    """
     first, *others = func.rvars(0)
     if others:
         outer = others[-1]
     else:
         outer, inner = script.rvars("rc", "rl")
-        func.update(0).split(first, outer, inner, CHUNK)
+        chunk = min(CHUNK, max(CHUNK // 4, 1 << isqrt(turns).bit_length() - 1))
+        func.update(0).split(first, outer, inner, chunk)
     (v,) = script.variables("v")
     parts = func.update(0).rfactor(outer, v)
     parts.compute_root()
     spread(script, parts, parts.args())
-    vo, vi = script.variables("vo", "vi")
-    update = parts.update(0)
-    update.split(v, vo, vi, LANES)
-    update.reorder(*parts.rvars(0), vi, vo).gpu_blocks(vo).gpu_threads(vi)
+    update, own = parts.update(0), parts.args()
+    if free:
+        parallel = [*(own[d] for d in free), v]
+        spread(script, update, parallel, parts.rvars(0), extents=[*sizes, CHUNK])
+    else:
+        vo, vi = script.variables("vo", "vi")
+        update.split(v, vo, vi, LANES)
+        update.reorder(*parts.rvars(0), vi, vo).gpu_blocks(vo).gpu_threads(vi)
     return Grid(text=f"a copy of it for each line of {plain(outer.name())}, added up after")
 
 

@@ -155,9 +155,10 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
     count = prod(phases)
     steps = tuple(step for d, step in enumerate(layer.steps) if d != layer.inner)
+    reach = tuple(r for d, r in enumerate(layer.reach) if d != layer.inner)
     rows = 0 if count > 1 else max(_reads_in_rows(m, layer) for m in program)
     return layers.Shape(
-        tuple(pixels), filters, max(1, channels), taps, layer.bytes, count, steps, rows
+        tuple(pixels), filters, max(1, channels), taps, layer.bytes, count, steps, rows, reach
     )  # fmt: skip
 
 

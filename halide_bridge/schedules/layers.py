@@ -1,8 +1,9 @@
 """The schedule of sums over channels and windows of pixels: an implicit matrix product.
 
-A block has a box of pixels with some filters, its groups of four warps have 64 pixels each. For a
-run of channels and a tap it stages what it needs of the pixels and of the weights, several runs
-ahead; the pixels of a box are the rows of a matrix, whatever the window.
+A block has some filters of a few boxes of 64 pixels, which its groups of four warps share out. For
+a run of channels it stages what one tap needs of the pixels and of the weights, or what all taps
+need, several runs ahead. The pixels of a box are the rows of a matrix, whatever the window: where
+all taps read one copy, its rows are those of a box from another pixel on.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
         persistent(p.output)
     pixels = list(p.total.args()[: len(p.places)])
     c = pixels.pop(p.filters)
-    if p.filters:
-        p.total.reorder_storage(c, *pixels)
+    if p.filters or list(size.order) != sorted(size.order):
+        p.total.reorder_storage(c, *(pixels[d] for d in size.order))
     p.total.bound_extent(c, size.n).compute_at(p.output, no)
     for pixel, extent in zip(pixels, size.block, strict=True):
         p.total.bound_extent(pixel, extent)
@@ -77,20 +78,25 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
     p.total.reorder(*vectors, *group)
     ko, ki, ku, kv = rvars("ko", "ki", "ku", "kv")
     update = p.total.update().split(p.channels, ko, ki, size.k).split(ki, ku, kv, size.depth)
-    run = ko
-    for number, tap in enumerate(reversed(p.taps)):
+    run, whole = ko, p.taps if size.taps > 1 else ()
+    for number, tap in enumerate(() if whole else reversed(p.taps)):
         (both,) = rvars(f"run{number}")
         update.fuse(tap, run, both)
         run = both
     vectors, group = _parts(update.atomic(), c, tuple(pixels), size)
-    update.reorder(kv, *vectors, ku, *group, run).vectorize(kv).unroll(ku)
-    extents = list(size.block)
+    update.reorder(kv, *vectors, ku, *whole, *group, run).vectorize(kv).unroll(ku)
+    for tap in whole:
+        update.unroll(tap)
+    extents, order = list(size.read), [d + (d >= p.inner) for d in size.order]
     extents.insert(p.inner, size.k)
+    order += range(len(order) + 1, len(p.staged.args()))
     extents += [1] * (len(p.staged.args()) - len(extents))  # of windows one tap
-    _stage(p.total, p.staged, run, extents, p.inner, size)
-    extents = [1] * len(p.weights.args())
+    _stage(p.total, p.staged, run, extents, (p.inner, *order), size)
+    extents = [None if whole else 1] * len(p.weights.args())  # taps have constant extents
     extents[p.along[0]], extents[p.along[1]] = size.k, size.n
-    _stage(p.total, p.weights.in_(p.total), run, extents, p.row, size)
+    rest = [d for d in range(len(extents)) if d not in p.along]
+    matrix = sorted(p.along, key=lambda d: d != p.row)
+    _stage(p.total, p.weights.in_(p.total), run, extents, (*matrix, *rest), size)
     return p.output
 
 
@@ -100,28 +106,41 @@ def _parts(
     """Give each group its pixels, as unrolled vector statements; the loops of these, innermost
     first, and that of the groups.
     """
-    nu, nv, group, pv = variables("nu", "nv", "g", "pv")
-    stage.split(c, nu, nv, size.columns)
-    stage.split(pixels[size.along], group, pv, size.box[size.along])
-    inner = [pv if d == size.along else pixel for d, pixel in enumerate(pixels)]
+    nu, nv, group, pu, pv = variables("nu", "nv", "g", "pu", "pv")
+    along, box = pixels[size.along], size.box[size.along]
+    stage.split(c, nu, nv, size.columns).split(along, group, pv, box * size.boxes)
+    boxes = (pu,) if size.boxes > 1 else ()
+    if boxes:
+        stage.split(pv, pu, pv, box)
+    inner = [pv if d == size.along else pixels[d] for d in size.order]
     for loop in (nv, *inner):
         stage.vectorize(loop)
-    stage.unroll(nu).gpu_threads(group)
-    return (nv, *inner, nu), (group,)
+    for loop in (nu, *boxes):
+        stage.unroll(loop)
+    stage.gpu_threads(group)
+    return (nv, *inner, nu, *boxes), (group,)
 
 
 def _stage(
-    total: Any, staged: Any, run: Any, extents: Sequence[int], inner: int, size: Tiling
+    total: Any,
+    staged: Any,
+    run: Any,
+    extents: Sequence[int | None],
+    order: Sequence[int],
+    size: Tiling,
 ) -> None:
     """Copy what a block needs of an operand for a run into shared memory, several runs deep, with
-    one of its dimensions along the rows there.
+    its dimensions in an order of their own, the first along the rows there. ``extents``: None
+    where Halide knows them.
     """
     staged.compute_at(total, run).store_in(GPU_SHARED)
     args = staged.args()
-    if inner:
-        staged.reorder_storage(args[inner], *args[:inner], *args[inner + 1 :])
+    several = [d for d in order if extents[d] != 1]
+    if order[0] or several != sorted(several):
+        staged.reorder_storage(*(args[d] for d in order))
     for arg, extent in zip(args, extents, strict=True):
-        staged.bound_extent(arg, extent)
-        if extent > 1:
-            staged.vectorize(arg)
+        if extent is not None:
+            staged.bound_extent(arg, extent)
+            if extent > 1:
+                staged.vectorize(arg)
     pipeline_stages(staged, size.stages)

@@ -190,6 +190,62 @@ def test_few_pixels_have_their_sums_in_parts(name: str) -> None:
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
 
 
+WHOLE: dict[str, tuple[dict[str, Any], tuple[int, ...], tuple[int, int, int, int, int]]] = {
+    "images side by side": ({"padding": 1}, (32, 56, 56, 64), (9, 5, 11, 24, 40)),
+    "one image": ({}, (1, 64, 64, 64), (1, 6, 70, 40, 24)),
+    "apart, with bias": ({"dilation": 3, "bias": True}, (8, 40, 64, 64), (3, 4, 67, 32, 72)),
+    "5 x 1": ({"taps": (5, 1)}, (32, 56, 56, 64), (5, 3, 9, 16, 8)),
+    "1 x 5": ({"taps": (1, 5), "filters_first": True}, (4, 56, 56, 64), (2, 9, 10, 48, 16)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_all_taps_read_one_copy_of_their_pixels(name: str) -> None:
+    options, (*pixels, wide), (images, high, across, channels, filters) = WHOLE[name]
+    out = layer(**options)
+    taps, dilation = options.get("taps", (3, 3)), options.get("dilation", 1)
+    padding = options.get("padding", 0)
+    size = {"out": (*pixels, wide), "image": (*pixels[:1], pixels[1] + 6, pixels[2] + 6, 64)}
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=size)
+    assert schedule.source.count("pipeline_stages") == 2
+    assert "unroll(r_y)" in schedule.source
+    kernel = hb.compile(out, target="sm_90a")
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    random = np.random.default_rng(0)
+    reach = [dilation * (t - 1) - 2 * padding for t in taps]
+    shape = (images, high + reach[1], across + reach[0], channels)
+    image = random.standard_normal(shape).astype(np.float16)
+    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
+    given = w.transpose(1, 2, 3, 0).copy() if options.get("filters_first") else w
+    inputs: dict[str, Array] = {"image": image, "w": given}
+    bias = random.standard_normal(filters).astype(np.float32)
+    if options.get("bias"):
+        inputs["bias"] = bias
+    result_size = (images, high, across, filters)
+    wanted = exact(image.astype(float), w.astype(float), result_size, dilation, padding, 1)
+    wanted = np.maximum(wanted + bias, 0) if options.get("bias") else wanted
+    for ready in (True, False):
+        result = check(kernel, **inputs, sizes=result_size, maps_ready=ready)
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+        found = simulate(kernels, plan, inputs, result_size, flags=ready)
+        assert found.faults == ()
+
+
+def test_windows_are_copied_whole_where_they_lie_side_by_side() -> None:
+    """Not where pixels lie apart or have phases, nor at once with more text than compiles in
+    time."""
+    machine = machine_for("sm_90a")
+    shape = Shape((56, 56, 32), 64, 64, 9, reach=(2, 2, 0))
+    found = candidates(shape, machine)[0]
+    assert (found.taps, found.reach) == (9, (2, 2, 0))
+    assert found.order == (2, 0, 1)
+    assert found.box[1] == 1 or found.box[0] == 1
+    assert candidates(replace(shape, steps=(2, 2, 1)), machine)[0].taps == 1
+    assert candidates(replace(shape, phases=4), machine)[0].taps == 1
+    large = candidates(replace(shape, taps=121, reach=(10, 10, 0)), machine)
+    assert all(t.statements <= 96 for t in large)
+
+
 MISSES: dict[str, Callable[[], hl.Func]] = {
     "float32": lambda: layer(kind=F32),
 }

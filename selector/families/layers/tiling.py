@@ -16,7 +16,8 @@ class Shape:
     times, with taps of their own. ``steps``: from the pixel that one output reads at a tap to that
     of the next, along each dimension, 1 where there are none. ``reach``: from the first pixel of a
     window to the last, along each dimension. ``rows``: the filters of a pixel lie side by side in
-    the result, for each of which so many elements are read; 0 where they do not.
+    the result, for each of which so many elements are read; 0 where they do not. ``fixed``: every
+    call has so many channels.
     """
 
     pixels: tuple[int, ...]
@@ -28,6 +29,7 @@ class Shape:
     steps: tuple[int, ...] = ()
     rows: int = 0
     reach: tuple[int, ...] = ()
+    fixed: bool = False
 
     @property
     def depth(self) -> int:
@@ -43,7 +45,9 @@ class Tiling:
     ``bytes``. A run has the pixels of one tap, or of all ``taps`` at once: then they ``reach`` so
     far beyond the block's along each dimension. ``persistent``: a block a multiprocessor stays, and
     goes on to the next tile while its results leave. ``part``: blocks sum so many channels each,
-    and a second kernel adds their sums (0: all).
+    and a second kernel adds their sums (0: all). ``strips``: the weights of all channels and taps
+    stay in shared memory, a run has the pixels of so many tiles in a row, one after the other, and
+    their results leave one after the other (0: weights come with each run).
     """
 
     box: tuple[int, ...]
@@ -58,6 +62,7 @@ class Tiling:
     boxes: int = 1
     taps: int = 1
     reach: tuple[int, ...] = ()
+    strips: int = 0
 
     @property
     def depth(self) -> int:
@@ -67,7 +72,7 @@ class Tiling:
     @property
     def columns(self) -> int:
         """Filters of one vector statement."""
-        return 16 * self.bytes
+        return min(16 * self.bytes, self.n)
 
     @property
     def block(self) -> tuple[int, ...]:
@@ -90,14 +95,30 @@ class Tiling:
         return tuple(sorted(dimensions, key=lambda d: bool(self.reach) and self.reach[d] > 0))
 
     @property
+    def sums(self) -> int:
+        """Registers of a thread's sums."""
+        return self.boxes * self.n // 2
+
+    @property
     def statements(self) -> int:
         """Vector statements of a group for a run."""
         return self.taps * self.boxes * (self.k // self.depth) * -(-self.n // self.columns)
 
     @property
+    def weight_bytes(self) -> int:
+        """What the weights of a run take of shared memory."""
+        return self.taps * self.n * self.k * self.bytes
+
+    @property
     def run_bytes(self) -> int:
-        """What a run of channels takes of shared memory."""
-        return (prod(self.read) + self.taps * self.n) * self.k * self.bytes
+        """What a run takes of shared memory each time that it comes."""
+        pixels = prod(self.read) * self.k * self.bytes
+        return pixels if self.strips else pixels + self.weight_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """What a block takes of shared memory, without results."""
+        return self.stages * self.run_bytes + (self.weight_bytes if self.strips else 0)
 
     @property
     def threads(self) -> int:

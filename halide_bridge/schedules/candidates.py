@@ -13,7 +13,7 @@ from halide_bridge.schedules.recognise.program import Member, Program, number
 from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_of
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.schedules.turns import argument_of
-from selector.families import channels, contraction, layers, windows
+from selector.families import channels, contraction, layers, transforms, windows
 from selector.ir.nodes import Var
 from selector.ir.types import FLOAT32
 from selector.machine import Machine
@@ -22,7 +22,7 @@ from selector.targets import find_target
 NARROW = 1.5  # of what windows are thought to take they do, where planes do not fill their tiles
 LEAST_SHARE = 0.25  # below that CUDA cores, at a third of their rate, are as fast
 Sum = Product | Window | Layer
-Tiling = contraction.Tiling | windows.Tiling | layers.Tiling
+Tiling = contraction.Tiling | windows.Tiling | layers.Tiling | transforms.Tiling
 
 
 def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> Sum | str:

@@ -344,6 +344,9 @@ class KernelEmitter:
         if unit.must_wait(reads, writes):
             unit.wait(self.context.writer, reads | writes)
         unit.touch(reads, writes)
+        panels = self.context.layouts.panels
+        rounding = {name for name in writes if name in panels and panels[name].rounds}
+        unit.unrounded |= {name: self.context.storages[name] for name in rounding}
 
     def fill_bands(self, unit: Unit) -> bool:
         """Write the bands once, as late as their first use allows: copies are on their way. Whether

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from selector.diagnostics import ArgumentError
 from selector.ir.interpreter import evaluate_scalar
@@ -19,7 +20,7 @@ from selector.ir.remarks import Requirement
 from selector.ir.traverse import free_vars
 from selector.runtime.plan import Plan
 
-Environment = dict[str, int]
+Environment = dict[str, Any]  # integers, and scalars that sizes are computed from
 LARGEST = 2**31 - 1  # indices are int32
 _SEARCH_LIMIT = 2**30
 
@@ -32,7 +33,7 @@ class Size:
     strides: tuple[int, ...]
 
 
-def environment(plan: Plan, sizes: Mapping[str, Size], scalars: Mapping[str, int]) -> Environment:
+def environment(plan: Plan, sizes: Mapping[str, Size], scalars: Environment) -> Environment:
     """Values of the variables that a plan's expressions may use, for the buffers in ``sizes``."""
     env: Environment = dict(scalars)
     for buffer in plan.buffers:

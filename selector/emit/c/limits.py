@@ -10,12 +10,12 @@ from selector.ir.nodes import Expr, IntImm
 
 
 def bounds_of(storage: Storage, place: Affine) -> tuple[tuple[Affine, Expr], ...]:
-    """Numbers, and what each is below: the place in the array, and that in its row, where rows may
-    lie apart and the place says which it is of. Empty where the array has no bounds.
+    """Numbers, and what each is below: the coordinates of a place, or where it does not say which
+    they are, the place itself. Empty where the array has no bounds.
     """
     if storage.elements is None:
         return ()
-    return ((place, storage.elements), *in_rows(storage, place)[:1])
+    return in_rows(storage, place) or ((place, storage.elements),)
 
 
 def in_rows(storage: Storage, place: Affine) -> tuple[tuple[Affine, Expr], ...]:

@@ -5,7 +5,7 @@ lies there, but a product that meets it with a zero does, if it is no number.
 from __future__ import annotations
 
 from selector.emit.scalar import Storage
-from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.affine import Affine, join_dims, split_by_strides, to_affine
 from selector.ir.nodes import Expr, IntImm
 
 
@@ -22,7 +22,7 @@ def in_rows(storage: Storage, place: Affine) -> tuple[tuple[Affine, Expr], ...]:
     """The coordinates of a place in an array whose rows are adjacent elements, and its extents;
     empty where they are one and the same, or the place does not say which they are.
     """
-    dims = () if storage.param is None else storage.param.dims
+    dims = () if storage.param is None else join_dims(storage.param.dims)
     if len(dims) < 2 or dims[0].stride != IntImm(1):
         return ()
     found = split_by_strides(place.to_expr(), dims)

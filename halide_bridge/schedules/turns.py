@@ -3,9 +3,9 @@
     image[x, y, c, n]    pixels side by side      weights[s, r, c, f]    taps side by side
     turned[c, x, y, n]   channels side by side    turned[c, s, r, f]
 
-Also one whose channels are side by side, but not multiples of 16 bytes. The copy engine brings rows of channels to shared memory, and tensor units read them there. A thread
-has 16 bytes of channels of one pixel, which it writes at once; its neighbours read what lies beside
-that in memory.
+Also one whose channels are side by side, but not multiples of 16 bytes. The copy engine brings rows
+of channels to shared memory, and tensor units read them there. A thread has 16 bytes of channels of
+one pixel, which it writes at once; its neighbours read what lies beside that in memory.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
 from halide_bridge.schedules.contraction import as_one
-from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
+from halide_bridge.stock import GPU_SHARED, GUARD, REGISTER, rvars, variables
 from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling, padded
 
 
@@ -85,7 +85,8 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
     """Schedule attention so; returns the output."""
     mo, mi, do, di = variables("mo", "mi", "do", "di")
     (d, m), heads = _dims(p.output, p.places.output)
-    p.output.split(m, mo, mi, size.block)
+    tail = (GUARD,) if p.joining is not None else ()  # nobody reads rows beyond the last
+    p.output.split(m, mo, mi, size.block, *tail)
     if p.whole:
         p.output.bound(d, 0, p.depth)
     else:

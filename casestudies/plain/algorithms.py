@@ -267,7 +267,7 @@ def _product(problem: Any) -> hl.Func:
 def attention(problem: Any) -> hl.Func:
     """Keys ``j``, queries ``i``, heads ``n``, channels ``c``."""
     a, operand = params(problem), TYPES[problem.operand]
-    names = "scores seen peak weight total rounded mixed output".split()
+    names = ["scores", "seen", "peak", "weight", "total", "rounded", "mixed", "output"]
     scores, seen, peak, weight, total, rounded, mixed, output = map(hl.Func, names)
     channel = hl.RDom([(0, problem.depth)], "channel")
     keys = hl.RDom([(0, a["K"].dim(1).extent())], "keys")

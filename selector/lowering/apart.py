@@ -1,7 +1,7 @@
 """Loops over blocks that a schedule has fused, because a grid has three dimensions, are apart again
 where blocks stay on a multiprocessor: these count through all that there is to do by themselves.
 
-    for v in 0 ... a * b: f(v % a, v / a)    =>    for v.1 in 0 ... b: for v.0 in 0 ... a: f(v.0, v.1)
+    for v in 0 ... a * b: f(v % a, v / a)  =>  for v.1 in 0 ... b: for v.0 in 0 ... a: f(v.0, v.1)
 
 The group that feeds the others would divide for every run of operands else.
 """

@@ -21,6 +21,7 @@ from selector.ir.nodes import (
     IntImm,
     LetStmt,
     Load,
+    Not,
     ReduceOp,
     Select,
     Stmt,
@@ -30,6 +31,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import float_constant, in_every_lane
 from selector.ir.traverse import map_expr, map_stmt, substitute_stmt
 from selector.lowering.normalize import is_one_store
+from selector.lowering.predicates import conjunction
 
 
 def grows(s: Store, name: str) -> bool:
@@ -85,11 +87,11 @@ def with_masked_exponents(s: Stmt, floors: Mapping[str, float]) -> Stmt:
 
     def masked(e: Expr) -> Expr:
         match e:
-            case Select(Compare(CompareOp.LT, a, b), low, value) if _is_constant(low):
-                return masked(Select(Compare(CompareOp.LE, b, a), value, low))
+            case Select(c, low, value) if _is_constant(low) and (other := _negated(c)) is not None:
+                return masked(Select(other, value, low))
             case Select(c, value, low) if float_constant(low) == 0:
                 inside = _below(c, value)
-                return map_expr(e if inside is None else inside, masked)
+                return map_expr(e, masked) if inside is None else masked(inside)
             case Call(kind, "exp_f32", (x,)):
                 return Call(kind, "exp_f32", (_parted(masked(x), floors),))
             case Call(kind, "pow_f32", (base, x)) if (float_constant(base) or 0) >= 2:
@@ -104,15 +106,35 @@ def _is_constant(e: Expr) -> bool:
     return float_constant(e) is not None
 
 
+def _negated(c: Expr) -> Expr | None:
+    """That none of some numbers is less than another, for a condition that one is, or that
+    something is not so; else None.
+    """
+    match c:
+        case Not(value):
+            return value
+        case Compare(CompareOp.LT, a, b):
+            return Compare(CompareOp.LE, b, a)
+        case Binary(BinaryOp.OR, a, b):
+            parts = _negated(a), _negated(b)
+            return None if parts[0] is None or parts[1] is None else conjunction(*parts)
+        case _:
+            return None
+
+
 def _parted(exponent: Expr, floors: Mapping[str, float]) -> Expr:
-    """``select(c, x - m, lowest)`` for ``select(c, x, low) - m``, if powers of the latter are 0."""
+    """``select(c, x - m, lowest)`` for ``select(c, x, low) - m``, if powers of the latter are 0;
+    behind other masks, too.
+    """
     match exponent:
+        case Select(c, value, low) if _is_constant(low):
+            return Select(c, _parted(value, floors), low)
         case Binary(BinaryOp.SUB, Select(c, x, low), m):
             of = in_every_lane(m)
             floor = floors.get(of.buffer) if isinstance(of, Load) else None
             value = float_constant(low)
             if value is not None and floor is not None and value - floor <= ZERO:
-                return Select(c, Binary(BinaryOp.SUB, x, m), _lowest(x))
+                return Select(c, _parted(Binary(BinaryOp.SUB, x, m), floors), _lowest(x))
             return exponent
         case _:
             return exponent

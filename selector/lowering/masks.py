@@ -151,8 +151,21 @@ def _falls(e: Expr, floors: Floors) -> bool:
             return any(
                 (float_constant(x) or 0) > 0 and _falls(y, floors) for x, y in ((a, b), (b, a))
             )
-        case Binary(BinaryOp.SUB, a, Load(_, buffer, _, None)) if buffer in floors:
+        case Binary(BinaryOp.SUB, a, m) if _stays(m, floors):
             return _falls(a, floors)
+        case _:
+            return False
+
+
+def _stays(m: Expr, floors: Floors) -> bool:
+    """Whether a value is one of a buffer's that are never below a number, or that times another."""
+    match m:
+        case Load(_, buffer, _, None):
+            return buffer in floors
+        case Binary(BinaryOp.MUL, a, b):
+            return any(
+                (float_constant(x) or 0) > 0 and _stays(y, floors) for x, y in ((a, b), (b, a))
+            )
         case _:
             return False
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isfinite
+from collections.abc import Mapping, Set
+from math import e as base
+from math import isfinite, log2
+
+import numpy as np
 
 from selector.ir.contents import holds, loaded, without_lets
 from selector.ir.nodes import (
@@ -75,6 +78,7 @@ def _constant(e: Expr) -> float | None:
 
 
 LOWEST = -3e38  # of which every power is 0
+LOG2_E = log2(base)
 ZERO = -1000  # powers of 2 and more with an exponent of that or less are 0 in float32
 
 
@@ -90,8 +94,8 @@ def with_masked_exponents(s: Stmt, floors: Mapping[str, float]) -> Stmt:
             case Select(c, low, value) if _is_constant(low) and (other := _negated(c)) is not None:
                 return masked(Select(other, value, low))
             case Select(c, value, low) if float_constant(low) == 0:
-                inside = _below(c, value)
-                return map_expr(e, masked) if inside is None else masked(inside)
+                inside = _below(c, masked(value))
+                return map_expr(e, masked) if inside is None else inside
             case Call(kind, "exp_f32", (x,)):
                 return Call(kind, "exp_f32", (_parted(masked(x), floors),))
             case Call(kind, "pow_f32", (base, x)) if (float_constant(base) or 0) >= 2:
@@ -154,8 +158,56 @@ def _below(c: Expr, e: Expr) -> Expr | None:
             return None
 
 
+def with_powers_of_two(s: Stmt, maximum: Set[str]) -> Stmt:
+    """``2^(c*x - c*m)`` for ``exp(x - m)``, m of one of the buffers ``maximum``: what is multiplied
+    is a constant in x, and a number of a row in m. Every m becomes ``c*m`` alike, so that what is
+    taken with one and rescaled by the next stays exact.
+    """
+
+    def power(e: Expr) -> Expr:
+        match map_expr(e, power):
+            case Call(kind, "exp_f32", (exponent,)) if _goes_down(exponent, maximum):
+                two = Broadcast(FloatImm(2.0, kind.element), kind.lanes)
+                return Call(kind, "pow_f32", (two, _times(exponent)))
+            case inner:
+                return inner
+
+    return map_stmt(s, lambda b: with_powers_of_two(b, maximum), power)
+
+
+def _goes_down(exponent: Expr, maximum: Set[str]) -> bool:
+    """Whether an exponent is ``x - m``, behind masks or not."""
+    match exponent:
+        case Select(_, value, low) if _is_constant(low):
+            return _goes_down(value, maximum)
+        case Binary(BinaryOp.SUB, _, m):
+            of = in_every_lane(m)
+            return isinstance(of, Load) and of.buffer in maximum
+        case _:
+            return False
+
+
+def _times(e: Expr) -> Expr:
+    """A value times log2(e)."""
+    match e:
+        case Select(c, value, low) if _is_constant(low):
+            return Select(c, _times(value), low)
+        case Binary(BinaryOp.SUB | BinaryOp.ADD as op, a, b):
+            return Binary(op, _times(a), _times(b))
+        case Binary(BinaryOp.MUL, a, b) if (factor := float_constant(b)) is not None:
+            return Binary(BinaryOp.MUL, a, _constantly(factor * LOG2_E, b))
+        case Binary(BinaryOp.MUL, a, b) if float_constant(a) is not None:
+            return _times(Binary(BinaryOp.MUL, b, a))
+        case _:
+            return Binary(BinaryOp.MUL, e, _constantly(LOG2_E, e))
+
+
+def _constantly(value: float, like: Expr) -> Expr:
+    return Broadcast(FloatImm(float(np.float32(value)), like.type.element), like.type.lanes)
+
+
 def _lowest(like: Expr) -> Expr:
-    return Broadcast(FloatImm(LOWEST, like.type.element), like.type.lanes)
+    return _constantly(LOWEST, like)
 
 
 def plain(s: Stmt) -> Stmt:

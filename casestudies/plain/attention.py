@@ -24,11 +24,12 @@ class Problem(Attention):
         more = f"-window{self.window}" if self.window else ""
         more += f"-shared{self.sharing}" if self.sharing > 1 else ""
         sizes = f"{self.heads}x{self.length}x{self.key_count}"
-        return f"{'causal-' * self.causal}{score}{self.types}-d{self.depth}{more}-{sizes}"
+        kind = f"{'causal-' * self.causal}{score}{self.types}"
+        return f"plain-attention-{kind}-d{self.depth}{more}-{sizes}"
 
     @property
     def name(self) -> str:
-        return f"plain-attention-{self.program}"
+        return self.program
 
     @property
     def packed(self) -> int:

@@ -329,6 +329,19 @@ def test_a_window_has_rows_of_nothing_behind_the_last_key_and_is_right() -> None
     assert_right(case, kernel, (1, 4, 300, 300))
 
 
+def test_blocks_that_stay_do_not_divide_for_each_run_of_keys() -> None:
+    """Heads and batches were fused, as a grid has three dimensions."""
+    case = Pipeline(64, BETWEEN, BETWEEN, BETWEEN, bounded=False)
+    output = case.build()
+    sizes = {"Q": (4, 2048, 16, 64), "K": (4, 2048, 16, 64), "output": (4, 2048, 16, 64)}
+    hb.autoschedule(output, target="sm_90a", sizes=sizes)
+    kernel = hb.compile(output, target="sm_90a")
+    (launch,) = kernel.plan.launches
+    assert launch.persistent
+    assert "floor_div" not in kernel.source
+    assert_right(case, kernel, (2, 4, 70, 83))
+
+
 @pytest.mark.parametrize("name", ["a soft cap", "a bias"])
 def test_what_becomes_of_a_score_is_computed_once(name: str) -> None:
     """In the tile, before the maximum, the sum and the weights read it."""

@@ -160,8 +160,25 @@ bool is_guard(const Expr &condition, const End &end) {
     return le != nullptr && is_variable(le->a, end.name) && equal(le->b, end.last);
 }
 
+// What bits are beyond the end, where some accesses are zero.
+template<typename Accesses>
+class ZeroReads : public IRMutator {
+    const Accesses &zero;
+
+protected:
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        return zero(op) ? make_zero(op->type) : IRMutator::visit(op);
+    }
+
+public:
+    explicit ZeroReads(const Accesses &zero) : zero(zero) {
+    }
+};
+
 // Whether an expression is zero beyond the end, given which accesses are. A select of the user's says
-// nothing of that end, whatever its other side is.
+// nothing of that end, whatever its other side is. Of bits that are taken for a float, as those of
+// decoded bytes, it is seen by what they are where the bytes are zero.
 template<typename Accesses>
 bool vanishes(const Expr &e, const End &end, const Accesses &zero) {
     auto inner = [&](const Expr &value) { return vanishes(value, end, zero); };
@@ -174,6 +191,9 @@ bool vanishes(const Expr &e, const End &end, const Accesses &zero) {
     }
     if (const Cast *c = e.as<Cast>()) {
         return inner(c->value);
+    }
+    if (const Reinterpret *r = e.as<Reinterpret>()) {
+        return is_const_zero(simplify(ZeroReads<Accesses>(zero).mutate(r->value)));
     }
     if (const Mul *m = e.as<Mul>()) {
         return inner(m->a) || inner(m->b);

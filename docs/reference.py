@@ -191,8 +191,8 @@ def _row(i: TensorInstruction) -> tuple[object, ...]:
         remarks.append(f"a part of 8 columns: windows {i.apart} elements apart, times a band")
     if i.packing > 1:
         remarks.append(f"B in groups of {i.packing} k (VNNI order)")
-    if i.rounds:
-        remarks.append("operands are rounded to 11 bits: where `instructions=` names it")
+    if i.asked:
+        remarks.append(f'where `instructions=` names it, or `"{i.asked}"`; {i.loses}')
     return f"`{i.name}`", i.m, i.n, i.k, operands, i.c_type, "; ".join(remarks)
 
 

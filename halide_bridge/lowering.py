@@ -109,7 +109,8 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
         native().lower, pipeline.outputs, pipeline.request, pipeline.location
     )
     checks.refuse_embedded(lowered["embedded"], pipeline.location)
-    names = Names()
+    arrays = (b[0] for b in lowered["buffers"] if not b[2])
+    names = Names((*arrays, *(s[0] for s in lowered["scalars"])))
     for wrapper, func in pipeline.wrapped:
         names.stands_for(wrapper, func)
     buffers, scalars = _parameters(lowered, names, inputs, pipeline.location)

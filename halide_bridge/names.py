@@ -3,18 +3,22 @@
 Halide makes names unique with suffixes (``conv$3``) and numbers what has no name (``f12``, ``t57``,
 ``r4$x``). The same pipeline built twice in a process must give the same text, so suffixes go and
 numbers restart at 0, in the order in which the names are first asked for; names that would clash
-get a suffix of our own.
+get a suffix of our own. What a user has called ``b1`` keeps that name: Halide writes ``b1$0`` of a
+Func, and parameters without a name are ``p`` with a number.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _SUFFIX = re.compile(r"\$\d+")
 # ``rfactor`` names its Func after another one, ``conv$3_intm``. Where that name's hash is one that
 # Halide has counted for another name, it writes ``conv_3_intm$1``.
 _INTERMEDIATE = re.compile(r"_\d+(?=_intm)")
 _COUNTED = re.compile(r"(?:(?<=^)|(?<=_in_))([a-z]|lambda_)(\d+)(?=$|_im|_in_|_global)")
+_CALLED_SO = re.compile(r"^[a-z]\d+\$\d+$")
+_NO_NAME = re.compile(r"^p\d+$")  # of parameters
 _COUNTED_VAR = re.compile(r"^([vr])(\d+)(?=$|\$)")
 
 
@@ -24,14 +28,22 @@ def plain(name: str) -> str:
 
 
 class Names:
-    """A renaming from Halide's names to stable ones, one per lowering."""
+    """A renaming from Halide's names to stable ones, one per lowering. ``parameters``: names of the
+    pipeline's.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: Iterable[str] = ()) -> None:
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._heads: dict[str, str] = {}
         self._taken_heads: set[str] = set()
         self._numbers: dict[str, dict[str, int]] = {}
+        self._called = set[str]()
+        for name in sorted(parameters, key=lambda n: (len(n), n)):
+            if _NO_NAME.match(name):
+                self._number(name[0], name[1:])
+            else:
+                self._called.add(name)
 
     def __call__(self, name: str) -> str:
         """The stable name of a Func, parameter, loop or let."""
@@ -53,13 +65,17 @@ class Names:
         known = self._heads.get(head)
         if known is None:
             plain = _INTERMEDIATE.sub("", _SUFFIX.sub("", head))
-            plain = _COUNTED.sub(lambda m: self._number(m[1], m[2]), plain)
+            if not _CALLED_SO.match(head):
+                plain = _COUNTED.sub(self._counted, plain)
             known = self._heads[head] = self._unique(plain, self._taken_heads)
         return known
 
     def _component(self, component: str) -> str:
         plain = _SUFFIX.sub("", component)
         return _COUNTED_VAR.sub(lambda m: self._number(m[1], m[2]), plain)
+
+    def _counted(self, m: re.Match[str]) -> str:
+        return m[0] if m[0] in self._called else self._number(m[1], m[2])
 
     def _number(self, letter: str, digits: str) -> str:
         numbers = self._numbers.setdefault(letter, {})

@@ -49,10 +49,10 @@ def compile_module(
     ``target``: ``cuda`` (the GPU at hand), or a name of ``selector.targets``. ``strict``: a
     statement that was asked onto a tensor unit and cannot go there is a ``SelectionError``;
     otherwise it is compiled as plain code, with a warning. ``cache``: look in the kernel cache
-    first. ``instructions``: only these families (``wmma``, ``mma``) or names; ``tf32`` has to be
-    named, since it rounds products of single floats. ``service``: have it done by a compile
-    service, by its address or as a ``Service`` (``python -m selector serve``); ``ServiceError`` if
-    it is away.
+    first. ``instructions``: only these families (``wmma``, ``mma``) or names; ``tf32`` and ``fp8``
+    have to be named, since the one rounds products of single floats, and sums of the other
+    have about 14 bits. ``service``: have it done by a compile service, by its address or as a
+    ``Service`` (``python -m selector serve``); ``ServiceError`` if it is away.
     """
     only = None if instructions is None else tuple(instructions)
     work = pipeline.Work(module, resolve_target(target), strict, only)

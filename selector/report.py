@@ -8,6 +8,7 @@ from typing import Any
 
 from selector import performance
 from selector.diagnostics import Where
+from selector.intrinsics.records import find
 from selector.runtime.plan import CopyCost
 from selector.targets import COMPILE_ONLY, find_target
 
@@ -158,6 +159,8 @@ def _lines(s: StatementReport, laws: bool) -> list[str]:
         )
     elif s.stage in _WITHOUT_PRODUCT:
         lines.append(f"  {_WITHOUT_PRODUCT[s.stage]}")
+    record = None if s.block is None else find(s.block.instruction)
+    lines += [f"  {record.loses}"] if record is not None and record.loses else []
     lines += [f"  temporary {t}" for t in s.temporaries]
     lines += _rules(s, laws)
     lines += [f"  the phase {phase!r} stopped at its cap" for phase in s.capped]

@@ -86,7 +86,7 @@ class _Call:
             self.known[b.name] = arguments.size_of(b, view(b.name, array))
             self.memory[b.name] = _placed(b, array, apart=not flags)
         self.scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
-        numbers = arguments.integers(self.scalars)
+        numbers = arguments.numbers(plan, self.scalars)
         self.known |= output_sizes(plan, self.known, numbers, sizes)
         self.env: Environment = environment(plan, self.known, numbers)
         check_requirements(plan, self.env)

@@ -182,7 +182,7 @@ class SizedKernel(Kernel):
         if outs:
             return found
         scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in self.plan.scalars}
-        return found | output_shapes(self.plan, known, arguments.integers(scalars), sizes)
+        return found | output_shapes(self.plan, known, arguments.numbers(self.plan, scalars), sizes)
 
     def _completed(self, sizes: Any) -> Shapes:
         """The shapes that are given, and those of outputs that follow from them."""

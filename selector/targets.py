@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from selector.diagnostics import TargetError
 
 COMPILE_ONLY = "compile-only, not run on this hardware"
+# Elements of a box of the copy engine along a dimension, with those between them, at most (CUDA
+# Driver API, cuTensorMapEncodeTiled).
+LARGEST_BOX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ class Target:
 
 
 _AMPERE = frozenset({"wmma", "mma", "cp.async", "ldmatrix"})
-_HOPPER = _AMPERE | {"bulk", "mbarrier", "stmatrix", "griddepcontrol"}
+_ADA = _AMPERE | {"mma.fp8"}
+_HOPPER = _ADA | {"bulk", "mbarrier", "stmatrix", "griddepcontrol"}
 _BLACKWELL = _HOPPER | {"boxes"}
 """``boxes``: operands of warps that are staged ahead come by tensor maps. sm_90 could do that as
 well; what it does was measured without, so that there it is asked for (``self_fed``).
@@ -73,7 +77,7 @@ TARGETS: dict[str, Target] = {
     for t in (
         Target("sm_80", "cuda", 80, 163 * 1024, features=_AMPERE, multiprocessor=_SM_80),
         Target("sm_86", "cuda", 86, 99 * 1024, features=_AMPERE, multiprocessor=_SM_86),
-        Target("sm_89", "cuda", 89, 99 * 1024, features=_AMPERE, multiprocessor=_SM_89),
+        Target("sm_89", "cuda", 89, 99 * 1024, features=_ADA, multiprocessor=_SM_89),
         Target("sm_90", "cuda", 90, 227 * 1024, features=_HOPPER, multiprocessor=_SM_90),
         Target(
             "sm_90a", "cuda", 90, 227 * 1024, features=_HOPPER | {"wgmma"}, multiprocessor=_SM_90

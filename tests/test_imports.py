@@ -17,11 +17,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("selector", "rules", "halide_bridge", "casestudies")
 
-# What every room may use: errors, targets, environment variables, what reports are made of.
+# What every room may use: errors, targets, environment variables, what reports are made of, and
+# that garbage is not looked for.
 COMMON = (
     "selector.diagnostics",
     "selector.targets",
     "selector.environment",
+    "selector.garbage",
     "selector.report",
 )
 PUBLIC = (

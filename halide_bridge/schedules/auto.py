@@ -35,6 +35,7 @@ from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
+from selector.eqsat.facts import legal_instructions
 from selector.families.bands import worth
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, For, ForKind, IntImm
@@ -79,7 +80,8 @@ def autoschedule(
     ``sizes``: what it is to be fast at, the output's shape in NumPy's order, or shapes of outputs
     and arguments by name; it takes any other size as well. Estimates (``set_estimates``) of outputs
     do the same. ``instructions``: the families (``"mma"``) or names that are allowed, as for
-    ``selector.compile``; ``"tf32"`` has to be named, it rounds products of single floats.
+    ``selector.compile``; ``"tf32"`` has to be named, it rounds products of single floats, and
+    ``"fp8"``, whose sums have about 14 bits.
 
     ``ScheduleError`` for what is no output, for a second call and for a CPU target.
     """
@@ -128,8 +130,10 @@ class _Wanted:
     instructions: tuple[str, ...] | None = None
 
     @property
-    def tf32(self) -> bool:
-        return any("tf32" in name for name in self.instructions or ())
+    def asked(self) -> frozenset[str]:
+        """Of those that have to be asked for."""
+        legal = legal_instructions(self.target, self.instructions)
+        return frozenset(i.asked for i in legal) - {""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +183,12 @@ def _plan(
     """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
     copy; and Python for the parts of them that are Funcs from now on.
     """
-    program, machine = read_program(outputs, wanted.tf32), machine_for(wanted.target)
+    program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, location, some)
     lines = set_narrow(program)
-    program = read_program(outputs, wanted.tf32) if lines else program
+    program = read_program(outputs, wanted.asked) if lines else program
     factors = set_apart(program, known, machine)
-    program = read_program(outputs, wanted.tf32) if factors else program
+    program = read_program(outputs, wanted.asked) if factors else program
     lines = ["f = hb.funcs(output)", *lines, *factors, ""] if lines or factors else []
     return _taken(outputs, program, Plan({}, {}, known, machine), wanted), "\n".join(lines)
 
@@ -234,9 +238,9 @@ def _made(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> 
     """The plan with filters whose blocks make what they read, each in one chain at most."""
     done = set[str]()
     for chain in chains(program, plan):
-        names = {chain.columns, *chain.before}
+        names = {chain.last, *chain.before}
         if not done & names:
-            more = plan.making(chain.columns, chain.tiling, chain.before, chain.boxes)
+            more = plan.making(chain.last, chain.tiling, chain.before, chain.boxes)
             if not _why_not(outputs, more, wanted):
                 plan, done = more, done | names
     return plan

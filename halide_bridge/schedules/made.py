@@ -1,31 +1,31 @@
-"""Filters of columns whose blocks make what they read: rows, or columns, of other filters, which
-then never lie in memory. All have gone to tensor units by themselves before; that it is faster so
-is the machine model's to say.
+"""Filters whose blocks make what they read: rows, or columns, of other filters, which then never
+lie in memory. All have gone to tensor units by themselves before; that it is faster so is the
+machine model's to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from halide_bridge.schedules.candidates import window_shape
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.facts import Place, Placement, place
 from halide_bridge.schedules.recognise.program import Member, Program
-from halide_bridge.schedules.recognise.windows import Window
-from selector.families import windows
+from halide_bridge.schedules.recognise.windows import CHANNELS, Window, phases_of
+from selector.families import transforms, windows
 from selector.ir.nodes import Var
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A filter of columns and those that make its image, by stable names, the first one what the
-    columns read; the best tiling, the boxes that its blocks make, and the microseconds saved.
+    """A filter and those that make its image, by stable names, the first one what it reads; the
+    best tiling, those of the filters before, and the microseconds saved.
     """
 
-    columns: str
+    last: str
     before: tuple[str, ...]
-    tiling: windows.Tiling
+    tiling: windows.Tiling | transforms.Tiling
     boxes: tuple[windows.Tiling, ...]
     gain: float
 
@@ -38,9 +38,21 @@ def chains(program: Program, plan: Plan) -> list[Chain]:
         before: tuple[Member, ...] = ()
         for maker in _makers(member, program, placement, plan):
             before = (*before, maker)
-            chain = _chain(member, before, program, plan)
+            chain = _chain((member, *before), program, placement, plan)
             found += [] if chain is None else [chain]
     return sorted(found, key=lambda chain: -chain.gain)
+
+
+def channels_stored(member: Member, placement: Placement) -> int:
+    """Channels of a pixel that lie next to each other in what reads a filter; 1 where rows do, 0
+    where their number is not known.
+    """
+    name = placement.reader.get(member.name)
+    reader = member if name is None else placement.program.members[name]
+    if reader.args[0] == member.args[0]:
+        return 1
+    count = placement.extent(reader.name, 0) or 0
+    return count if count <= CHANNELS else 0
 
 
 def _makers(member: Member, program: Program, placement: Placement, plan: Plan) -> Iterator[Member]:
@@ -68,24 +80,26 @@ def _window(member: Member, plan: Plan) -> Window | None:
 
 
 def _chain(
-    member: Member, before: tuple[Member, ...], program: Program, plan: Plan
+    members: Sequence[Member], program: Program, placement: Placement, plan: Plan
 ) -> Chain | None:
-    known = [(m, w) for m in (member, *before) if (w := _window(m, plan)) is not None]
-    if len(known) <= len(before):
+    """Of a filter and those before it, if that is worth it."""
+    known = [(m, w) for m in members if (w := _window(m, plan)) is not None]
+    if len(known) < len(members):
         return None
     shapes = [window_shape(w, program, plan.known) for _, w in known]
     bytes_ = (shapes[0].result_bytes, *(shape.bytes for shape in shapes))
     shapes = [replace(s, result_bytes=n) for s, n in zip(shapes, bytes_, strict=False)]
-    ranks = windows.ranked_made(shapes[0], shapes[1:], plan.machine)
-    if not ranks:
+    alone = [plan.tensor[m.label][1] for m in members]
+    tilings = [t for t in alone if isinstance(t, windows.Tiling)]
+    apart = [windows.estimate(*each, plan.machine) for each in zip(tilings, shapes, strict=True)]
+    best: tuple[float, windows.Tiling | transforms.Tiling, tuple[windows.Tiling, ...]] | None
+    best = next(iter(windows.ranked_made(shapes[0], shapes[1:], plan.machine)), None)
+    channels = channels_stored(members[0], placement)
+    if channels and all(phases_of(m, w, program) for m, w in known):
+        ranks = transforms.ranked(shapes, channels, plan.machine)
+        best = (*ranks[0], tuple(tilings[1:])) if ranks else best
+    gain = sum(each.microseconds for each in apart) - (best[0] if best else 0.0)
+    if best is None or gain <= 0:
         return None
-    apart = 0.0
-    for (m, _), shape in zip(known, shapes, strict=True):
-        tiling = plan.tensor[m.label][1]
-        assert isinstance(tiling, windows.Tiling)
-        apart += windows.estimate(tiling, shape, plan.machine).microseconds
-    microseconds, best, boxes = ranks[0]
-    if microseconds >= apart:
-        return None
-    names = tuple(m.label for m in before)
-    return Chain(member.label, names, best, boxes, apart - microseconds)
+    last, *before = (m.label for m in members)
+    return Chain(last, tuple(before), best[1], best[2], gain)

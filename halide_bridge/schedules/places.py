@@ -38,8 +38,9 @@ from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import is_argument
 from halide_bridge.schedules.sweeps import Sweeps
+from halide_bridge.schedules.transforms import by_transforms, transforms_of
 from halide_bridge.schedules.windows import Made, Windows, schedule_windows
-from selector.families import layers, windows
+from selector.families import layers, transforms, windows
 from selector.ir.nodes import Var
 
 
@@ -123,6 +124,8 @@ class Scheduling:
         if isinstance(tiling, layers.Tiling):
             box = " x ".join(map(str, tiling.block))
             return f"a layer on tensor units by wgmma, tiles of {box} pixels x {tiling.n} filters"
+        if isinstance(tiling, transforms.Tiling):
+            return f"transforms on tensor units by mma, tiles of {tiling.width} x {tiling.height}"
         unit = "wgmma, tiles" if tiling.unit == "group" else "mma, tiles"
         if isinstance(tiling, windows.Tiling):
             return f"windows on tensor units by {unit} of {tiling.width} x {tiling.height}"
@@ -188,6 +191,10 @@ class Scheduling:
         product, tiling = self.plan.tensor[member.label]
         func = self._func(member)
         stored.compute_root()
+        if isinstance(tiling, transforms.Tiling):
+            found = transforms_of(self.script, member, stored, self.placement, self.plan)
+            by_transforms(self.script, *found)
+            return Grid(text=f"{found[1].threads} threads a block")
         if isinstance(tiling, windows.Tiling):
             self._windows(member, tiling, stored)
             return Grid(text=f"{tiling.threads} threads a block")

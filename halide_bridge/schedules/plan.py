@@ -9,7 +9,7 @@ from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.sizes import Guess
-from selector.families import attention, windows
+from selector.families import attention, transforms, windows
 from selector.machine import Machine
 
 
@@ -54,12 +54,12 @@ class Plan:
 
     def making(
         self,
-        columns: str,
-        tiling: windows.Tiling,
+        last: str,
+        tiling: windows.Tiling | transforms.Tiling,
         before: Sequence[str],
         boxes: Sequence[windows.Tiling],
     ) -> Plan:
-        names, tilings = (columns, *before), (tiling, *boxes)
+        names, tilings = (last, *before), (tiling, *boxes)
         tensor = {n: (self.tensor[n][0], t) for n, t in zip(names, tilings, strict=True)}
         made = dict(zip(names, before, strict=False))
         return replace(self, tensor={**self.tensor, **tensor}, made={**self.made, **made})

@@ -178,6 +178,13 @@ class Script:
         self._lines.append(("=", f"{identifier} = hb.operand({said})"))
         return Recorded(self, identifier, value)
 
+    def narrowed(self, of: Recorded, reader: Recorded) -> Recorded:
+        """What a reader casts a Func to, as a Func of its own."""
+        value = instead.narrowed(of.value, reader.value)
+        identifier = self._identifier(f"{of.text}_narrow")
+        self._lines.append(("=", f"{identifier} = hb.narrowed({of.text}, {reader.text})"))
+        return Recorded(self, identifier, value)
+
     def grouped(
         self, outputs: Sequence[Any], of: Recorded, consumer: Recorded, taps: Taps
     ) -> tuple[Recorded, ...]:

@@ -119,7 +119,7 @@ class _Call:
         self.whole = {b.name: values[b.name] for b in self.inputs if b.name not in self.cut}
         scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
         self.scalars = {name: values[name] for name in scalars}
-        self.numbers = arguments.integers(scalars)
+        self.numbers = arguments.numbers(plan, scalars)
         self.extents = self._output_extents(sizes, scalars)
         self.reasons: dict[int, str] = {}
         self.motions = self._motions()

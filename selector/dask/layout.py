@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 from selector.dask.motion import Motion
 from selector.dask.regions import Side, region_ends
@@ -37,7 +38,7 @@ class Layout:
     motions: Mapping[int, Motion]
     inputs: Mapping[Side, int]
     output: tuple[int, ...]
-    scalars: Mapping[str, int]
+    scalars: Mapping[str, Any]
 
     def window(self, keep: Sequence[Span]) -> Window:
         """The smallest window of whole tiles in which those outputs are right."""

@@ -5,6 +5,7 @@ requirements.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from selector.ir.interpreter import evaluate_scalar
 from selector.ir.module import Module
@@ -28,7 +29,7 @@ class Uneven(Exception):  # noqa: N818
 
 
 def region_ends(
-    module: Module, inputs: Mapping[Side, int], output: Sequence[int], scalars: Mapping[str, int]
+    module: Module, inputs: Mapping[Side, int], output: Sequence[int], scalars: Mapping[str, Any]
 ) -> dict[Side, int]:
     """One past the last element of each input side that Halide's bounds demand for an output.
 

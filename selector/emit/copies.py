@@ -91,7 +91,7 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     load = nest.store.value
     assert isinstance(load, Load)
     found = split_by_strides(load.index, source.param.dims)
-    coordinates = None if found is None else _unclamped(found, source.param)
+    coordinates = None if found is None else unclamped(found, source.param)
     if (
         coordinates is None
         or not independent(nest, None)
@@ -105,7 +105,7 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Coordinate:
+class Coordinate:
     """What a coordinate is inside of its source, where it is held, and what it was if it does
     something else outside.
     """
@@ -115,16 +115,17 @@ class _Coordinate:
     folded: Expr | None = None
 
 
-def _unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[_Coordinate, ...]:
+def unclamped(coordinates: tuple[Expr, ...], source: BufferParam) -> tuple[Coordinate, ...]:
     """Each coordinate without clamps to the source's ends, and what it is beyond them."""
-    return tuple(_plain(c, d.extent) for c, d in zip(coordinates, source.dims, strict=True))
+    return tuple(inside_of(c, d.extent) for c, d in zip(coordinates, source.dims, strict=True))
 
 
-def _plain(e: Expr, extent: Expr) -> _Coordinate:
+def inside_of(e: Expr, extent: Expr) -> Coordinate:
+    """A coordinate along a dimension of that extent."""
     inside = _unfolded(e, extent) or _counted_on(e, extent)
     if inside is not None:
-        return _Coordinate(inside, folded=e)
-    return _Coordinate(*_unclamp(e, extent))
+        return Coordinate(inside, folded=e)
+    return Coordinate(*_unclamp(e, extent))
 
 
 def _counted_on(e: Expr, extent: Expr) -> Expr | None:
@@ -139,7 +140,7 @@ def _counted_on(e: Expr, extent: Expr) -> Expr | None:
                 pixels = to_affine(extent).divided_by(n)
                 if pixel is None or pixels is None:
                     return None
-                place = _plain(pixel.to_expr(), pixels.to_expr())
+                place = inside_of(pixel.to_expr(), pixels.to_expr())
                 number = Binary(BinaryOp.DIV, v, IntImm(n))
                 rest = to_affine(place.inside).rest(number)
                 if to_affine(place.inside) - rest != Affine.of(number):
@@ -204,7 +205,7 @@ def _unclamp(e: Expr, extent: Expr) -> tuple[Expr, Ends]:
     return ((to_affine(inner) + shift).to_expr(), frozenset(found)) if found else (e, frozenset())
 
 
-def _build(nest: Nest, load: Load, found: tuple[_Coordinate, ...], per: int) -> Copy | None:
+def _build(nest: Nest, load: Load, found: tuple[Coordinate, ...], per: int) -> Copy | None:
     coordinates, clamped = tuple(c.inside for c in found), tuple(c.held for c in found)
     folded = tuple(c.folded for c in found)
     index, first = to_affine(nest.store.index), to_affine(coordinates[0])

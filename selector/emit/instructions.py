@@ -7,12 +7,15 @@ from __future__ import annotations
 from selector.gpu.ir.lane_maps import ACCUMULATOR
 from selector.gpu.ir.products import Fragment, Record
 from selector.intrinsics.records import TensorInstruction
+from selector.ir.float8 import FORMATS
 from selector.ir.types import Kind, Type
 from selector.lowering.fragments import BLOCK_BYTES
 
 
 def ptx_type(t: Type) -> str:
     """What PTX calls the type of an operand or of a sum."""
+    if t in FORMATS:
+        return str(t)
     prefix = {Kind.FLOAT: "f", Kind.BFLOAT: "bf", Kind.INT: "s", Kind.UINT: "u"}[t.kind]
     return f"{prefix}{t.bits}"
 

@@ -8,7 +8,7 @@ to merge them; rows that are laid out in shared memory first leave in whole sect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from selector.emit.chunks import spread
@@ -17,6 +17,7 @@ from selector.emit.copies import CHUNK_BYTES, as_copy
 from selector.emit.copy_costs import note, of_copy, of_nest, of_threads
 from selector.emit.copy_forms import write_copy
 from selector.emit.nests import Digit, Nest, as_nest, independent, merge_digits
+from selector.emit.pixel_copies import as_pixel_copy, emit_pixel_copy
 from selector.emit.scalar import Space, c_type
 from selector.emit.threads import UNROLLED_STEPS, ThreadCode
 from selector.emit.units import Unit
@@ -27,6 +28,7 @@ from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, Load, Stmt
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.predicates import TRUE, every, holds_everywhere
+from selector.runtime.plan import CopyLimit
 
 
 class NestCode:
@@ -57,8 +59,7 @@ class NestCode:
         unit.panels |= nest.store.buffer in self.context.layouts.group_operands
         copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
         if copy is None:
-            note(nest.store, of_nest(nest, self.context, unit.size), self.context)
-            self._spread(nest, unit)
+            self._copied_or_spread(nest, unit)
             return
         note(nest.store, of_copy(copy, self.context, unit.size), self.context)
         write_copy(copy, self.context, unit.thread, unit.size)
@@ -72,6 +73,22 @@ class NestCode:
         filled = of_threads(body, total, unit.size, copied, self.context)
         if filled is not None:
             note(*filled, self.context)
+
+    def _copied_or_spread(self, nest: Nest, unit: Unit) -> None:
+        """Pixels to planes as vectors, where these are whole."""
+        pixels = as_pixel_copy(nest, self.context)
+        taking = of_nest(nest, self.context, unit.size)
+        if pixels is not None and taking is not None:
+            taking = replace(taking, width=CHUNK_BYTES, conflicts=1, limit=CopyLimit.NONE)
+        note(nest.store, taking, self.context)
+        if pixels is None:
+            self._spread(nest, unit)
+            return
+        w = self.context.writer
+        with w.when(pixels.whole):
+            emit_pixel_copy(pixels, self.context, unit.thread, unit.size, self.threads.statement)
+        with w.otherwise():
+            self._spread(nest, unit)
 
     def _spread(self, nest: Nest, unit: Unit) -> None:
         """16 bytes at a time where it is a copy out of shared memory that allows it."""

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from selector.emit.scalar import Storage
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
     THREAD,
     THREAD_OF_GROUP,
     Number,
+    element,
     number,
     plus,
+    pointer,
     remainder,
     signed,
 )
 from selector.gpu.ir.nodes import Commit, Drain, Fence, Sync
-from selector.ir.nodes import Expr
+from selector.ir.nodes import Call, Expr
 
 
 @dataclass(slots=True)
@@ -35,6 +38,7 @@ class Unit:
     copying: bool = False  # asynchronous copies are in flight
     copied: set[str] = field(default_factory=set[str])  # what they write
     panels: bool = False  # wgmma reads what was written: it has to be told before the barrier
+    unrounded: dict[str, Storage] = field(default_factory=dict[str, Storage])  # panels, as written
 
     def touch(self, reads: set[str], writes: set[str]) -> None:
         self.read |= reads
@@ -48,8 +52,9 @@ class Unit:
     def state(self) -> Unit:
         """A copy, for what may or may not be executed."""
         return replace(
-            self, written=set(self.written), read=set(self.read), copied=set(self.copied)
-        )
+            self, written=set(self.written), read=set(self.read), copied=set(self.copied),
+            unrounded=dict(self.unrounded),
+        )  # fmt: skip
 
     def join(self, other: Unit) -> None:
         """Control comes from here or from ``other``: what is pending in either is pending."""
@@ -57,6 +62,7 @@ class Unit:
         self.copying |= other.copying
         self.copied |= other.copied
         self.panels |= other.panels
+        self.unrounded |= other.unrounded
 
     def must_wait(self, reads: set[str], writes: set[str]) -> bool:
         """Whether a statement that touches these needs a barrier before it."""
@@ -67,15 +73,31 @@ class Unit:
         to touch nothing that they write: they stay pending.
         """
         pending: set[str] = set()
-        if touched is None or touched & self.copied:
+        if touched is None or touched & self.copied or self.unrounded:
             self.finish_copies(writer)
         else:
             pending = set(self.copied)
+        if self.unrounded:
+            writer.add(self.barrier)
+            for name in sorted(self.unrounded):
+                self.round(writer, self.unrounded[name])
+            self.unrounded.clear()
         if self.panels:
             writer.add(Fence("proxy"))
         writer.add(self.barrier)
         self.forget()
         self.written |= pending
+
+    def round(self, writer: Builder, staged: Storage) -> None:
+        """Single floats that wgmma is to read, each word by one thread, as the copy engine rounds
+        them: to the nearest of tf32, where wgmma itself would cut.
+        """
+        panels, kind = staged.panels, staged.type
+        assert panels is not None
+        words = panels.size // kind.bytes
+        with writer.loop("word", self.thread, number(words), "rolled", number(self.size)):
+            to = element(kind, pointer(staged.base), "word", staged.start)
+            writer.store(to, Call(kind, "to_tf32", (to,)))
 
     def finish_copies(self, writer: Builder) -> None:
         if self.copying:

@@ -69,10 +69,8 @@ def _read_by(s: Store, context: KernelContext) -> Iterator[tuple[str, Affine, Ra
     statement = as_accumulate(s)
     if statement is None:
         return
-    step = 1
-    if _by_group(statement):
-        step = statement.instruction.k
-        statement = context.as_accumulate(s) or statement
+    step = statement.instruction.k if _by_group(statement) else 1
+    statement = context.as_accumulate(s) or statement
     for o, other in ((statement.a, statement.b), (statement.b, statement.a)):
         if isinstance(o, Access) and o.value is None and (step > 1 or _has_zeros(other)):
             yield o.buffer, *_elements(o, -(-o.depth // step) * step)

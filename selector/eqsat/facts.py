@@ -22,15 +22,14 @@ EXECUTES: dict[Location, tuple[str, ...]] = {
 def legal_instructions(
     target: Target, only: Iterable[str] | None = None
 ) -> tuple[TensorInstruction, ...]:
-    """The target's instructions; ``only`` restricts families (``wmma``) or names. Those that round
-    their operands are called ``tf32``, whatever their family; without it there are none."""
+    """The target's instructions; ``only`` restricts families (``wmma``) or names. Those that have
+    to be asked for (``tf32``, ``fp8``) are called so, whatever their family; without it there are
+    none."""
     if only is None:
-        return tuple(i for i in for_target(target) if not i.rounds)
+        return tuple(i for i in for_target(target) if not i.asked)
     allowed = frozenset(only)
     return tuple(
-        i
-        for i in for_target(target)
-        if i.name in allowed or ("tf32" if i.rounds else i.family) in allowed
+        i for i in for_target(target) if i.name in allowed or (i.asked or i.family) in allowed
     )
 
 

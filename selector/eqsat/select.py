@@ -25,6 +25,7 @@ from selector.ir.traverse import change_stmts, map_stmt, walk_stmt
 from selector.operands.accumulators import is_tensor, touches_tensor
 from selector.operands.computed import compute_operands
 from selector.operands.computed_values import Computed
+from selector.operands.decoded import as_decoded, as_stored
 from selector.operands.expand import expand, split_sums
 from selector.operands.gains import factor_gains
 from selector.operands.movement import annotate_movement
@@ -134,10 +135,11 @@ class _Selector:
         return _plain(allocation) if misses else _rewritten(scope, solution)
 
     def attempt(self, allocation: Allocate) -> Attempt:
-        """The scope as it is prepared; if that has no instructions, in parts of one stride,
-        whichever takes least; or in other words. Misses are those of the first."""
+        """The scope as it is prepared, with decoded bytes as elements if some are multiplied so; if
+        that has no instructions, in parts of one stride, whichever takes least; or in other words.
+        Misses are those of the first."""
         prepared = prepare(allocation)
-        first = self.solved(prepared)
+        first = self.solved(as_decoded(prepared, self.legal) or prepared)
         if not first[2]:
             return first
         sliced = tuple(slice_reductions(prepared))
@@ -242,7 +244,8 @@ def _rewritten(scope: Scope, solution: Solution) -> Stmt:
         skeleton = next(skeletons)
         term = solution.terms[solution.index[skeleton.term]]
         assert term is not None
-        return Decoder(skeleton.symbols, skeleton.buffers, scope.computed).store(term)
+        decoder = Decoder(skeleton.symbols, skeleton.buffers, scope.computed)
+        return as_stored(decoder.store(term))
 
     return replace(scope.allocation, body=change_stmts(scope.allocation.body, rewrite))
 

@@ -16,6 +16,9 @@ bfloat16, fours of bytes) takes its B operand in VNNI order: lanes (k / packing,
 An instruction of single floats rounds its operands to tf32, 11 bits of their 24; it serves only
 programs that name it or its family (``rounds``).
 
+Of bytes that are floats (``e4m3``, ``e5m2``) Ada and Hopper keep fewer bits of a sum than its type
+has (``loses``). Such an instruction serves only programs that name it, or ``fp8`` (``asked``).
+
 Where rows of A are windows of one row in memory, the instruction may fix how far they lie apart.
 wgmma without a swizzle: 16 bytes. Outputs that lie further apart than pixels then fill fewer than 8
 columns of it, and what one instruction takes is several such blocks side by side, with a band each
@@ -31,8 +34,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selector.diagnostics import UserError
+from selector.ir import float8
 from selector.ir.tf32 import to_tf32
-from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
+from selector.ir.types import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    INT8,
+    INT32,
+    UINT8,
+    Type,
+)
 from selector.targets import Target
 
 Array = NDArray[np.generic]
@@ -88,6 +100,30 @@ class TensorInstruction:
     def rounds(self) -> bool:
         """Whether operands are rounded before they are multiplied."""
         return self.a_type == FLOAT32
+
+    @property
+    def asked(self) -> str:
+        """The name without which no program gets it, its own apart; empty if any may."""
+        if self.rounds:
+            return "tf32"
+        return "fp8" if self.a_type in float8.FORMATS else ""
+
+    @property
+    def loses(self) -> str:
+        """What is lost besides the rounding of sums to their type, in words; empty if nothing is.
+
+        The bits of sums of bytes: SageAttention2 (2024), section 3.3; DeepSeek-V3 (2024), 3.3.2.
+        """
+        match self.asked:
+            case "tf32":
+                return "operands are rounded to 11 bits: a product is off by up to 2**-10 of itself"
+            case "fp8":
+                return (
+                    f"{self.k} products and the sum so far are added with 13 bits behind the first "
+                    f"of the largest: off by up to {self.k + 1} * 2**-13 of that"
+                )
+            case _:
+                return ""
 
     @property
     def reads_memory(self) -> bool:
@@ -152,12 +188,15 @@ def _up(value: int, multiple: int) -> int:
 
 
 def operand(values: Array, scalar: Type, *, even: bool = False) -> NDArray[np.float32]:
-    """Float operands as float32; bfloat16 may come as its bit pattern in uint16, float32 is rounded
-    to tf32: by the instruction's wrapper, or to ``even`` by what brings it to where it is read."""
+    """Float operands as float32; bfloat16 may come as its bit pattern in uint16, floats of 8 bits
+    as theirs; float32 is rounded to tf32: by the instruction's wrapper, or to ``even`` by what
+    brings it to where it is read."""
     if scalar == FLOAT32:
         return to_tf32(values, even=even)
     if scalar == BFLOAT16 and values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32)
+    if scalar in float8.FORMATS and values.dtype == np.uint8:
+        return float8.from_bytes(values, scalar)
     return values.astype(np.float32)
 
 
@@ -186,6 +225,21 @@ def _mixed(
             family, m, n, k, a, b, INT32, family, source,
         )
         for a, b in ((INT8, UINT8), (UINT8, INT8))
+        for m, n, k in shapes
+    )  # fmt: skip
+
+
+def _float8(
+    family: str, shapes: tuple[tuple[int, int, int], ...], needs: str, source: str
+) -> tuple[TensorInstruction, ...]:
+    """Bytes that are floats, of either format."""
+    return tuple(
+        TensorInstruction(
+            f"{family}.m{m}n{n}k{k}.{a if a == b else f'{a}.{b}'}.f32",
+            family, m, n, k, a, b, FLOAT32, needs, source,
+        )
+        for a in float8.FORMATS
+        for b in float8.FORMATS
         for m, n, k in shapes
     )  # fmt: skip
 
@@ -250,6 +304,7 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("mma", ((16, 8, 32),), (UINT8, INT32), _MMA),
     *_mixed("mma", ((16, 8, 32),), _MMA),
     _tf32("tf32", 16, 8, _MMA),
+    *_float8("mma", ((16, 8, 32),), "mma.fp8", _MMA),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT32), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (FLOAT16, FLOAT16), _WGMMA),
     *_family("wgmma", _WGMMA_SHAPES, (BFLOAT16, FLOAT32), _WGMMA),
@@ -257,6 +312,7 @@ INSTRUCTIONS: tuple[TensorInstruction, ...] = (
     *_family("wgmma", _WGMMA_BYTES, (UINT8, INT32), _WGMMA),
     *_mixed("wgmma", _WGMMA_BYTES, _WGMMA),
     *(_tf32("wgmma", 64, n, _WGMMA) for n in _WGMMA_COLUMNS),
+    *_float8("wgmma", _WGMMA_BYTES, "wgmma", _WGMMA),
     *(_part(n, *types) for n in (4, 2) for types in _WGMMA_PARTS),
     *_family("tcgen05", _TCGEN05_SHAPES, (FLOAT16, FLOAT32), _TCGEN05),
     *_family("tcgen05", _TCGEN05_SHAPES, (BFLOAT16, FLOAT32), _TCGEN05),
@@ -286,7 +342,7 @@ def for_target(target: Target) -> tuple[TensorInstruction, ...]:
 
 def check_names(names: Iterable[str], error: type[UserError]) -> None:
     """An ``error`` for a name that no instruction and no family of them has."""
-    families = {i.family for i in INSTRUCTIONS}
+    families = {i.asked or i.family for i in INSTRUCTIONS} | {i.family for i in INSTRUCTIONS}
     for name in names:
         if name not in families and find(name) is None:
             hint = f"families: {', '.join(sorted(families))}"

@@ -1,8 +1,8 @@
 """What operators mean in NumPy, element by element, by the type of the IR.
 
-A ``bfloat16`` value is a float32 that is rounded after every operation; a ``uint1`` is a NumPy
-bool; integers wrap around. Division follows Halide: the remainder is never negative and a division
-by zero gives zero.
+A ``bfloat16`` value is a float32 that is rounded after every operation; an ``e4m3`` or ``e5m2``
+value, of which nothing is computed, a float32; a ``uint1`` is a NumPy bool; integers wrap around.
+Division follows Halide: the remainder is never negative and a division by zero gives zero.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def dtype_of(t: Type) -> np.dtype[Any]:
     """The NumPy type that holds values of a scalar type."""
     if t.is_bool:
         return np.dtype(np.bool_)
-    return np.dtype("f4") if t.kind is Kind.BFLOAT else np.dtype(f"{_LETTER[t.kind]}{t.bytes}")
+    letter = _LETTER.get(t.kind)
+    return np.dtype("f4") if letter is None else np.dtype(f"{letter}{t.bytes}")
 
 
 def storage_dtype(t: Type) -> np.dtype[Any]:

@@ -2,6 +2,9 @@
 
 A type is a kind (int, uint, float, bfloat, handle), a width in bits and a number of lanes. The text
 form is Halide's: ``float32``, ``float16x256``, ``bfloat16``, ``uint8x64``; a boolean is ``uint1``.
+
+``e4m3`` and ``e5m2``, which Halide lacks, are what bytes of operands mean while an instruction is
+looked for. Memory has bytes (``stored``), and nothing is computed in them.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ class Kind(Named):
     FLOAT = "float"
     BFLOAT = "bfloat"
     HANDLE = "handle"
+    E4M3 = "e4m3"
+    E5M2 = "e5m2"
 
 
 _WIDTHS = {
@@ -37,8 +42,11 @@ _WIDTHS = {
     Kind.FLOAT: (16, 32, 64),
     Kind.BFLOAT: (16,),
     Kind.HANDLE: (64,),
+    Kind.E4M3: (8,),
+    Kind.E5M2: (8,),
 }
-_TEXT = re.compile(r"(int|uint|float|bfloat|handle)(\d+)(?:x(\d+))?")
+BYTES = (Kind.E4M3, Kind.E5M2)  # whose name says how many bits there are
+_TEXT = re.compile(r"(?:(int|uint|float|bfloat|handle)(\d+)|(e4m3|e5m2))(?:x(\d+))?")
 
 
 class _Facts:
@@ -66,7 +74,7 @@ class Type(_Facts):
             raise IllTyped(f"a type has at least one lane, got {self.lanes}")
         kind = self.kind
         object.__setattr__(self, "is_bool", kind is Kind.UINT and self.bits == 1)
-        object.__setattr__(self, "is_float", kind in (Kind.FLOAT, Kind.BFLOAT))
+        object.__setattr__(self, "is_float", kind in (Kind.FLOAT, Kind.BFLOAT, *BYTES))
         object.__setattr__(self, "is_integer", kind in (Kind.INT, Kind.UINT))
 
     @property
@@ -79,6 +87,11 @@ class Type(_Facts):
         """The same scalar with one lane."""
         return self.with_lanes(1)
 
+    @property
+    def stored(self) -> Type:
+        """What memory has of it."""
+        return Type(Kind.UINT, 8, self.lanes) if self.kind in BYTES else self
+
     def __reduce__(self) -> tuple[type[Type], tuple[Kind, int, int]]:
         return Type, (self.kind, self.bits, self.lanes)  # by its fields: the facts follow
 
@@ -87,7 +100,8 @@ class Type(_Facts):
 
     def __str__(self) -> str:
         suffix = "" if self.lanes == 1 else f"x{self.lanes}"
-        return f"{self.kind.value}{self.bits}{suffix}"
+        bits = "" if self.kind in BYTES else self.bits
+        return f"{self.kind.value}{bits}{suffix}"
 
     @staticmethod
     @lru_cache(maxsize=1024)
@@ -99,10 +113,10 @@ class Type(_Facts):
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ValueError(f"{text!r} is not a type")
-        kind = Kind(match[1])
-        if int(match[2]) not in _WIDTHS[kind]:
-            raise ValueError(f"{text!r} is not a type: no {kind.value} of {match[2]} bits")
-        return Type(kind, int(match[2]), int(match[3] or 1))
+        kind, bits = Kind(match[1] or match[3]), int(match[2] or 8)
+        if bits not in _WIDTHS[kind]:
+            raise ValueError(f"{text!r} is not a type: no {kind.value} of {bits} bits")
+        return Type(kind, bits, int(match[4] or 1))
 
 
 @cache
@@ -126,6 +140,8 @@ UINT8 = Type(Kind.UINT, 8)
 UINT16 = Type(Kind.UINT, 16)
 UINT32 = Type(Kind.UINT, 32)
 UINT64 = Type(Kind.UINT, 64)
+E4M3 = Type(Kind.E4M3, 8)
+E5M2 = Type(Kind.E5M2, 8)
 FLOAT16 = Type(Kind.FLOAT, 16)
 BFLOAT16 = Type(Kind.BFLOAT, 16)
 FLOAT32 = Type(Kind.FLOAT, 32)
@@ -137,6 +153,8 @@ _PACK = {(Kind.FLOAT, 16): "<e", (Kind.FLOAT, 32): "<f", (Kind.BFLOAT, 16): "<f"
 def round_to(value: float, t: Type) -> float:
     """The nearest value of a floating-point type, ties to even; too large a value becomes
     infinite."""
+    if (t.kind, t.bits) not in _PACK and t.bits < 64:
+        raise IllTyped(f"there are no literals of {t}")
     if math.isnan(value):
         return math.nan
     if math.isinf(value) or t.bits == 64:

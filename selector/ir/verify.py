@@ -43,7 +43,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr, print_stmt
 from selector.ir.traverse import expr_children, walk_expr
-from selector.ir.types import BOOL, INT32, Type
+from selector.ir.types import BOOL, BYTES, INT32, Type
 
 _DEPTH = {ForKind.GPU_BLOCK: 1, ForKind.GPU_THREAD: 2, ForKind.GPU_LANE: 3}
 _SHOWN = 200
@@ -113,6 +113,8 @@ def _check_unique(module: Module) -> None:
     for p in (*module.buffers, *module.scalars):
         if p.type.lanes != 1:
             raise InternalError(f"the parameter `{p.name}` is a vector, {p.type}")
+        if p.type.kind in BYTES:
+            raise InternalError(f"the parameter `{p.name}` is {p.type}, which memory has as bytes")
 
 
 def _check_requirements(module: Module, scope: _Scope) -> None:
@@ -223,6 +225,8 @@ def _check_loop(s: For, scope: _Scope) -> None:
 def _check_allocation(s: Allocate, scope: _Scope) -> None:
     if s.type.lanes != 1:
         _fail(s, f"an allocation of vectors, {s.type}")
+    if s.type.kind in BYTES:
+        _fail(s, f"an allocation of {s.type}, which memory has as bytes")
     if s.stages < 1:
         _fail(s, f"an allocation with {s.stages} stages")
     if s.name in scope.buffers:
@@ -240,6 +244,8 @@ def _check_allocation(s: Allocate, scope: _Scope) -> None:
 
 
 def _expr(e: Expr, scope: _Scope) -> None:
+    if e.type.kind in BYTES:
+        _fail(e, f"programs have {e.type.element} as bytes")
     match e:
         case Var(name, t):
             known = scope.variables.get(name)

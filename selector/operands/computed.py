@@ -118,7 +118,7 @@ def compute_operands(
     them; None if that changes nothing. ``taps_only``: of the taps of filters, which are in a table
     before they are multiplied."""
     types: dict[Type, tuple[tuple[Type, Type], ...]] = {}
-    for i in legal:
+    for i in (i for i in legal if i.a_type == i.a_type.stored):  # nothing is computed in others
         pair = (i.a_type, i.b_type)
         known = types.setdefault(i.c_type, ())
         if pair not in known:

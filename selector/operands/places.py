@@ -43,6 +43,10 @@ from selector.ir.traverse import (
 from selector.ir.types import INT32
 from selector.operands.computed_values import ALONG, ROW, masked
 
+# Places of a sum for each one that is a term of an output: of more, tensor units would multiply so
+# many zeros that CUDA cores, a sixteenth as fast, are no slower.
+SPARSEST = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Digit:
@@ -328,6 +332,8 @@ def _moved(
     lead = [o - min(offsets) for o in offsets]
     first = apart[lead.index(0)]
     count = step * (term.extent - 1) + max(lead) + 1
+    if count > SPARSEST * term.extent:
+        return None
     index = (whole.coefficient(output.var) * output.var + first + Affine.of(term.var)).to_expr()
     behind: Expr = IntImm(lead[0])
     for p, o in enumerate(lead[1:], 1):

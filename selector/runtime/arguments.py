@@ -250,9 +250,18 @@ def check_scalar(scalar: ScalarParam, value: Any) -> Scalar:
     return converted
 
 
-def integers(scalars: Mapping[str, Scalar]) -> Environment:
-    """The scalars that size expressions may use."""
-    return {n: int(v) for n, v in scalars.items() if isinstance(v, (np.integer, np.bool_))}
+def numbers(plan: Plan, scalars: Mapping[str, Scalar]) -> Environment:
+    """The scalars as size expressions use them: what is no integer may be converted to one."""
+    found = {n: number(plan, n, v) for n, v in scalars.items()}
+    return {n: v if isinstance(v, np.floating) else int(v) for n, v in found.items()}
+
+
+def number(plan: Plan, name: str, value: Scalar) -> Scalar:
+    """A scalar as the interpreter takes it: a number, also where a device takes bfloat16 bits."""
+    scalar = next(s for s in plan.scalars if s.name == name)
+    if scalar.type.kind is not Kind.BFLOAT:
+        return value
+    return np.uint32(int(value) << 16).view(np.float32)
 
 
 def _integer(scalar: ScalarParam, value: Any) -> Scalar:

@@ -12,7 +12,7 @@ from selector.runtime import arguments, host
 from selector.runtime.arrays import view
 from selector.runtime.plan import Plan
 from selector.runtime.prepare import output_sizes
-from selector.runtime.promises import check_promises, number
+from selector.runtime.promises import check_promises
 from selector.runtime.sizes import Size, check_requirements, environment
 
 
@@ -35,13 +35,15 @@ def interpret_plan(
         arguments.check_array(buffer, seen)
         known[buffer.name] = arguments.size_of(buffer, seen)
     scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
-    numbers = arguments.integers(scalars)
+    numbers = arguments.numbers(plan, scalars)
     known |= output_sizes(plan, known, numbers, sizes)
     env = environment(plan, known, numbers)
     check_requirements(plan, env)
     check_promises(plan, env, scalars)
     shapes = {b.name: known[b.name].extents[::-1] for b in arguments.outputs_of(plan)}
-    results = interpret(module, arrays, {n: number(plan, n, v) for n, v in scalars.items()}, shapes)
+    results = interpret(
+        module, arrays, {n: arguments.number(plan, n, v) for n, v in scalars.items()}, shapes
+    )
     given = [values[b.name] for b in inputs]
     made = {b.name: host.to_result(b, results[b.name], given) for b in arguments.outputs_of(plan)}
     return next(iter(made.values())) if len(made) == 1 else made

@@ -132,7 +132,7 @@ def prepare(
     none.
     """
     known = {b.name: _accept(b, views[b.name]) for b in plan.buffers if b.name in views}
-    values = arguments.integers(scalars)
+    values = arguments.numbers(plan, scalars)
     if all(b.name in views for b in arguments.outputs_of(plan)):
         if sizes is not None:
             raise ArgumentError("out= and sizes= exclude each other", why="out= has a size")
@@ -154,7 +154,7 @@ def prepare(
 
 
 def output_sizes(
-    plan: Plan, known: Mapping[str, Size], scalars: Mapping[str, int], sizes: Any
+    plan: Plan, known: Mapping[str, Size], scalars: Environment, sizes: Any
 ) -> dict[str, Size]:
     """Sizes of outputs that are not given as arrays: from ``sizes=``, the plan, or the inputs."""
     found = output_shapes(plan, known, scalars, sizes)
@@ -162,7 +162,7 @@ def output_sizes(
 
 
 def output_shapes(
-    plan: Plan, known: Mapping[str, Size], scalars: Mapping[str, int], sizes: Any
+    plan: Plan, known: Mapping[str, Size], scalars: Environment, sizes: Any
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of outputs, last axis innermost, however large; see ``output_sizes``."""
     given = arguments.match_sizes(plan, sizes)

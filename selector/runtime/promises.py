@@ -13,7 +13,7 @@ import numpy as np
 from selector.diagnostics import ArgumentError
 from selector.ir.evaluator import Frame, evaluate, evaluate_expr
 from selector.ir.remarks import Everywhere
-from selector.ir.types import Kind
+from selector.runtime.arguments import number
 from selector.runtime.plan import Plan
 from selector.runtime.sizes import Environment
 
@@ -64,11 +64,3 @@ def _iterations(e: Everywhere, depth: int, frame: Frame) -> Iterator[Frame]:
         own = (numbers - (ends - counts)[around])[:, None]
         inner.variables[name] = (evaluate(low, inner) + own).astype(np.int32)
         yield from _iterations(e, depth + 1, inner)
-
-
-def number(plan: Plan, name: str, value: np.generic) -> np.generic:
-    """A scalar as the interpreter takes it: a number, also where a device takes bfloat16 bits."""
-    scalar = next(s for s in plan.scalars if s.name == name)
-    if scalar.type.kind is not Kind.BFLOAT:
-        return value
-    return np.uint32(int(value) << 16).view(np.float32)

@@ -246,3 +246,9 @@ def test_types_of_index_are_int32() -> None:
     floats = Broadcast(FloatImm(1.0, FLOAT32), 8)
     assert canonical_index(Binary(BinaryOp.ADD, floats, floats)).type == FLOAT32.with_lanes(8)
     assert INT32.with_lanes(8) == canonical_index(Broadcast(X, 8)).type
+
+
+def test_what_a_user_has_called_with_a_number_keeps_it() -> None:
+    names = Names(("w2", "w1", "p7"))
+    asked = ("w2", "w1_im", "p7", "f3$0", "f3", "w9")
+    assert [names(n) for n in asked] == ["w2", "w1_im", "p0", "f3", "f0", "w0"]

@@ -92,6 +92,47 @@ def test_what_is_staged_is_rounded(layout: str, tiling: Tiling) -> None:
             assert off(output, wanted) <= EXACT
 
 
+def staged_once(scale: float, pitch: int) -> hl.Func:
+    """A product whose operands are staged, in steps, without a ring; ``scale`` != 1: computed."""
+    x, y, xo, xi, yo, yi = (hl.Var(name) for name in ("x", "y", "xo", "xi", "yo", "yi"))
+    a, b = (hl.ImageParam(F32, 2, name) for name in "AB")
+    k, total, out = hl.RDom([(0, a.dim(0).extent())], "k"), hl.Func("total"), hl.Func("out")
+    left = hl.Func("left")
+    left[x, y] = a[x, y] * scale if scale != 1 else a[x, y]
+    total[x, y] += left[k, y] * b[k, x]
+    out[x, y] = total[x, y]
+    out.split(x, xo, xi, 64).split(y, yo, yi, 64).reorder(xi, yi, xo, yo).gpu_blocks(xo, yo)
+    out.vectorize(xi).vectorize(yi)
+    total.compute_at(out, xo).bound_extent(x, 64).bound_extent(y, 64).vectorize(x).vectorize(y)
+    hb.store_in(total, hb.MemoryType.WGMMAAccumulator)
+    steps, depth, inner = (hl.RVar(name) for name in ("steps", "depth", "inner"))
+    update = total.update().split(k.x, steps, depth, 16).split(depth, depth, inner, 8)
+    update.reorder(inner, x, y, depth, steps).atomic().unroll(depth)
+    update.vectorize(inner).vectorize(x).vectorize(y)
+    for staged in (left, b.in_(total)):
+        along, rows = staged.args()
+        staged.compute_at(total, steps).store_in(hl.MemoryType.GPUShared)
+        staged.bound_extent(along, 16).bound_extent(rows, 64).align_storage(along, pitch)
+        staged.vectorize(along).vectorize(rows)
+    return out
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.75])
+@pytest.mark.parametrize("pitch", [16, 40])
+def test_what_is_staged_without_a_ring_is_rounded(scale: float, pitch: int) -> None:
+    """Copies, and what threads compute: drawn by the fuzzer, wgmma cut what nobody had rounded."""
+    kernel = hb.compile(staged_once(scale, pitch), target="sm_90a", instructions=TF32)
+    kernels, plan = emit_kernels(kernel.module, kernel.target)
+    for m, n, k in ((128, 72, 96), (70, 67, 101)):
+        arrays, _ = operands("nt", m, n, k)
+        left = to_tf32(arrays["A"] * np.float32(scale), even=True).astype(np.float64)
+        wanted = left @ to_tf32(arrays["B"], even=True).T
+        assert off(emulation.check(kernel, sizes=(m, n), **arrays), wanted) <= EXACT
+        found = simulate(kernels, plan, arrays, (m, n))
+        assert found.faults == ()
+        assert off(next(iter(found.outputs.values())), wanted) <= EXACT
+
+
 def test_an_artifact_keeps_what_maps_round() -> None:
     kernel = scheduled("nt", TILING)
     loaded = plan_from_json(plan_to_json(kernel.plan), kernel.plan.source)

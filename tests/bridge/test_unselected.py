@@ -36,6 +36,7 @@ A, B = image("A"), image("B")
 A_BF16, B_BF16 = image("A", BF16), image("B", BF16)
 A_F32, B_F32 = image("A", F32), image("B", F32)
 U, S = image("U", U8), image("S", I8)
+U2 = image("U2", U8)
 
 
 def product(x: hl.Var, y: hl.Var, r: hl.RVar) -> hl.Expr:
@@ -186,6 +187,18 @@ SCENARIOS: dict[str, Scenario] = {
         "`A` is float32 in memory and converted to float16 inside the update",
         "convert it in a Func of its own (float16",
         with_copy("halves", lambda u, v: hl.cast(F16, A_F32[u, v])), target="sm_90a",
+    ),
+    "bytes decoded in the update": Scenario(
+        groups(lambda x, y, r: f32(hb.e4m3(U[r, y])) * f32(B[x, r])),
+        "the bytes of `U` are decoded in the update, as e4m3",
+        "decode it in a Func of its own (float16 has all of its values",
+        with_copy("halves", lambda u, v: hb.e4m3(U[u, v])), target="sm_90a",
+    ),
+    "bytes decoded in the update, both": Scenario(
+        groups(lambda x, y, r: f32(hb.e4m3(U[r, y])) * f32(hb.e5m2(U2[x, r]))),
+        "the bytes of `U` are decoded in the update, as e4m3",
+        '`instructions=("fp8",)` multiplies them, in sums of about 14 bits; or decode',
+        with_copy("halves", lambda u, v: hb.e4m3(U[u, v])), target="sm_90a",
     ),
     "a product in halves": Scenario(
         gpu(lambda x, y, r: f32(A[r, y] * B[x, r])),

@@ -23,6 +23,8 @@ _FORMATS = {
     "f32": "F32",
     "s32": "S32",
     "tf32": "TF32",
+    "e4m3": "E4M3",
+    "e5m2": "E5M2",
 }
 _SPECIAL = {
     "%cluster_ctarank": "cluster_rank()",

@@ -156,7 +156,7 @@ def _prepare(
         memory[b.name], array = _placed(b.name, array, poison)
         known[b.name] = arguments.size_of(b, view(b.name, array))
     scalars = {s.name: arguments.check_scalar(s, values[s.name]) for s in plan.scalars}
-    numbers = arguments.integers(scalars)
+    numbers = arguments.numbers(plan, scalars)
     known |= output_sizes(plan, known, numbers, sizes)
     env = environment(plan, known, numbers)
     check_requirements(plan, env)

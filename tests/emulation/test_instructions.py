@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from emulation.texts import run_text
+from selector.ir.float8 import from_bytes
+from selector.ir.types import Type
 
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(5)
@@ -33,6 +35,9 @@ def operand(kind: str, shape: tuple[int, ...]) -> tuple[Array, Array]:
         found = rng.uniform(-2, 2, shape).astype(np.float32)
         found = (found.view(np.uint32) & 0xFFFFE000).view(np.float32)
         return found, found.astype(np.float64)
+    if kind in ("e4m3", "e5m2"):
+        found = rng.integers(0, 2, shape, np.uint8) << 7 | rng.integers(0, 0x78, shape, np.uint8)
+        return found, from_bytes(found, Type.parse(kind)).astype(np.float64)
     low, high = (-128, 127) if kind == "s8" else (0, 255)
     found = rng.integers(low, high, shape, endpoint=True)
     return found.astype("int8" if kind == "s8" else "uint8"), found.astype(np.float64)
@@ -42,6 +47,7 @@ MMA = [
     *(("f16", "f16", c, k) for c in ("f32", "f16") for k in (8, 16)),
     *(("bf16", "bf16", "f32", k) for k in (8, 16)),
     *(("tf32", "tf32", "f32", k) for k in (4, 8)),
+    *((a, b, "f32", 32) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")),
     *((a, b, "s32", k) for a in ("s8", "u8") for b in ("s8", "u8") for k in (16, 32)),
 ]
 

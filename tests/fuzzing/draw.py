@@ -52,7 +52,7 @@ def unscheduled(p: Program, seed: int, number: int) -> Program:
     r = Random(f"{seed}/{number}/schedule")
     p = replace(p, a=replace(p.a, staging=None), b=replace(p.b, staging=None))
     if p.accumulator == "f32" and r.random() < 0.25:  # these are for CUDA cores
-        a, b = replace(p.a, type="f32", produce=""), replace(p.b, type="f32", produce="")
+        a, b = (replace(o, type="f32", produce="", before=None, inline=False) for o in (p.a, p.b))
         p = replace(p, a=a, b=b)
     return replace(
         p, schedule=r.choice(("auto", "sized")), target=r.choice(("sm_80", "sm_90a")),

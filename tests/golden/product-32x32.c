@@ -117,27 +117,30 @@ TILE_BYTES(tile_dpbuud, u8, u8)
 #endif
 
 // Rows of a matrix at byte ``offset`` of a buffer of ``size`` bytes, as a tile of 16 rows of 64
-// bytes: zero beyond the matrix and outside the buffer.
+// bytes: zero beyond the matrix, outside the buffer, and outside of rows of ``length`` bytes of it,
+// in which each begins ``shift`` bytes further than the one before, the first at ``column``.
 SEPARATE const void *tile_copy(u8 *to, const void *buffer, s64 size, s64 offset, s64 stride,
-                               int rows, int bytes) {
+                               int rows, int bytes, s64 column, s64 shift, s64 length) {
   memset(to, 0, 1024);
-  for (int i = 0; i < rows; ++i, offset += stride) {
-    const s64 first = offset < 0 ? -offset : 0;
-    const s64 last = offset + bytes > size ? size - offset : bytes;
+  for (int i = 0; i < rows; ++i, offset += stride, column += shift) {
+    const s64 before = offset < column ? -offset : -column, room = size - offset;
+    const s64 left = room < length - column ? room : length - column;
+    const s64 first = before > 0 ? before : 0, last = left < bytes ? left : bytes;
     if (first < last)
       memcpy(to + 64 * i + first, (const u8 *)buffer + offset + first, (size_t)(last - first));
   }
   return to;
 }
 
-// The same, in place where all of it lies inside the buffer; ``*stride`` becomes that of the rows.
+// The same, in place where all of it lies inside; ``*stride`` becomes that of the rows.
 static inline const void *tile_rows(u8 *to, const void *buffer, s64 size, s64 offset, s64 *stride,
-                                    int rows, int bytes) {
-  if (offset >= 0 && *stride >= 0 && offset + (rows - 1) * *stride + bytes <= size)
+                                    int rows, int bytes, s64 column, s64 shift, s64 length) {
+  if (offset >= 0 && *stride >= 0 && offset + (rows - 1) * *stride + bytes <= size &&
+      column >= 0 && shift >= 0 && column + (rows - 1) * shift + bytes <= length)
     return (const u8 *)buffer + offset;
   const s64 step = *stride;
   *stride = 64;
-  return tile_copy(to, buffer, size, offset, step, rows, bytes);
+  return tile_copy(to, buffer, size, offset, step, rows, bytes, column, shift, length);
 }
 
 static const tile_shapes shapes_0 = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
@@ -161,7 +164,7 @@ int kernel_test(const bf16 *restrict A, const bf16 *restrict B, float *restrict 
             tile_zero(3);
             {
               int inside = (A_extent_0 + 31) >> 5, r_2 = 0;
-              while (inside > 0 && !(A_stride_1 * y_2 * 32 + (inside - 1) * 32 + A_stride_1 * 31 + 31 < A_size && (inside - 1) * B_stride_2 * 16 + B_stride_2 * 15 + x_2 * 64 + 63 < B_size)) --inside;
+              while (inside > 0 && !(A_stride_1 * y_2 * 32 + (inside - 1) * 32 + A_stride_1 * 31 + 31 < A_size && (inside - 1) * 32 + 31 < A_extent_0 && (inside - 1) * B_stride_2 * 16 + B_stride_2 * 15 + x_2 * 64 + 63 < B_size && (inside - 1) * 16 + 15 < B_extent_2)) --inside;
               const bf16 *const B_at = B + x_2 * 64;
               const bf16 *const A_at = A + A_stride_1 * y_2 * 32;
               const bf16 *const B_at_2 = B + x_2 * 64 + 32;
@@ -179,28 +182,30 @@ int kernel_test(const bf16 *restrict A, const bf16 *restrict B, float *restrict 
               for (; r_2 < (A_extent_0 + 31) >> 5; ++r_2) {
                 {
                   _Alignas(64) u8 scratch[1024];
+                  const s64 rows = B_extent_2 - r_2 * 16;
                   s64 stride = B_stride_2 * 2;
-                  const void *from = tile_rows(scratch, B, B_size * 2, B_stride_2 * r_2 * 32 + x_2 * 128, &stride, 16, 64);
+                  const void *from = tile_rows(scratch, B, B_size * 2, B_stride_2 * r_2 * 32 + x_2 * 128, &stride, (int)(rows < 0 ? 0 : rows < 16 ? rows : 16), 64, B_stride_2 * r_2 * 32 + x_2 * 128, stride, B_size * 2);
                   tile_load(4, from, stride);
                 }
                 {
                   _Alignas(64) u8 scratch[1024];
                   s64 stride = A_stride_1 * 2;
-                  const void *from = tile_rows(scratch, A, A_size * 2, A_stride_1 * y_2 * 64 + r_2 * 64, &stride, 16, 64);
+                  const void *from = tile_rows(scratch, A, A_size * 2, A_stride_1 * y_2 * 64 + r_2 * 64, &stride, 16, 64, r_2 * 64, 0, A_extent_0 * 2);
                   tile_load(5, from, stride);
                 }
                 tile_dpbf16ps(0, 5, 4);
                 {
                   _Alignas(64) u8 scratch[1024];
+                  const s64 rows = B_extent_2 - r_2 * 16;
                   s64 stride = B_stride_2 * 2;
-                  const void *from = tile_rows(scratch, B, B_size * 2, B_stride_2 * r_2 * 32 + x_2 * 128 + 64, &stride, 16, 64);
+                  const void *from = tile_rows(scratch, B, B_size * 2, B_stride_2 * r_2 * 32 + x_2 * 128 + 64, &stride, (int)(rows < 0 ? 0 : rows < 16 ? rows : 16), 64, B_stride_2 * r_2 * 32 + x_2 * 128 + 64, stride, B_size * 2);
                   tile_load(6, from, stride);
                 }
                 tile_dpbf16ps(1, 5, 6);
                 {
                   _Alignas(64) u8 scratch[1024];
                   s64 stride = A_stride_1 * 2;
-                  const void *from = tile_rows(scratch, A, A_size * 2, A_stride_1 * y_2 * 64 + A_stride_1 * 32 + r_2 * 64, &stride, 16, 64);
+                  const void *from = tile_rows(scratch, A, A_size * 2, A_stride_1 * y_2 * 64 + A_stride_1 * 32 + r_2 * 64, &stride, 16, 64, r_2 * 64, 0, A_extent_0 * 2);
                   tile_load(7, from, stride);
                 }
                 tile_dpbf16ps(2, 7, 4);

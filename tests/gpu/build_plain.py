@@ -1,17 +1,21 @@
 """Compile plain pipelines as ``autoschedule`` schedules them, for ``check_plain.py`` and
 ``run_plain.py``.
 
-    python tests/gpu/build_plain.py FOLDER [--target sm_90a]
+    python tests/gpu/build_plain.py FOLDER [--target sm_90a] [--match REGEX] [--jobs]
 
 Needs Halide, no GPU. Sizes are not told: a kernel takes any. Beside each kernel stand its schedule
-(``.txt``), and its small arguments with what Halide's own compiler makes of them (``.npz``).
+(``.txt``), and its small arguments with what Halide's own compiler makes of them (``.npz``). With
+``--jobs`` the kernels are instead those of ``run_plain.py``, which needs torch's types: one for
+each job, by ``schedule="auto"``, of the class of its sizes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ from plain_pipelines import Plain  # noqa: E402
 from test_plain_pipelines import PIPELINES, by_halide  # noqa: E402
 
 import halide_bridge as hb  # noqa: E402
+from halide_bridge.names import plain  # noqa: E402
 
 
 def save_case(path: Path, case: Plain, wanted: list[Any]) -> None:
@@ -36,13 +41,10 @@ def save_case(path: Path, case: Plain, wanted: list[Any]) -> None:
     np.savez(path, about=np.array(json.dumps(about)), **arrays)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--target", default="sm_90a")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
+def build_pipelines(options: argparse.Namespace) -> None:
     for name, make in PIPELINES.items():
+        if not re.search(options.match, name):
+            continue
         case = make()
         schedule = hb.autoschedule(case.outputs, target=options.target)
         kernel = hb.compile(case.outputs, target=options.target, name=name)
@@ -50,6 +52,37 @@ def main() -> int:
         (options.folder / f"{name}.txt").write_text(f"{schedule.report}\n\n{schedule.source}")
         save_case(options.folder / f"{name}.npz", case, by_halide(make()))
         print(name, flush=True)
+
+
+def build_jobs(options: argparse.Namespace) -> None:
+    """Of jobs, at their sizes."""
+    from plain_all_jobs import JOBS
+
+    for job in JOBS:
+        if not re.search(options.match, job.name):
+            continue
+        outputs, begin = PIPELINES[job.pipeline]().outputs, time.perf_counter()
+        funcs = outputs if isinstance(outputs, list) else [outputs]
+        sizes = {n: shape for n, (shape, _) in job.inputs.items()}
+        sizes |= {n or plain(funcs[0].name()): shape for n, (shape, _) in job.outputs.items()}
+        kernel = hb.compile(outputs, target=options.target, name=job.pipeline, schedule="auto",
+                            sizes=sizes)  # fmt: skip
+        kernel.save(options.folder / f"{job.slug}.kernel", overwrite=True)
+        seconds = time.perf_counter() - begin
+        schedule = hb.autoschedule(outputs, target=options.target, sizes=sizes)
+        (options.folder / f"{job.slug}.txt").write_text(f"{schedule.report}\n\n{schedule.source}")
+        print(f"{job.name}: {seconds:.1f} s", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--match", default="", help="only those whose name holds this (regex)")
+    parser.add_argument("--jobs", action="store_true")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    (build_jobs if options.jobs else build_pipelines)(options)
     return 0
 
 

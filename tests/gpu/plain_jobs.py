@@ -6,6 +6,7 @@ and a torch function of the same arguments, which is the peer as it is and the t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,10 @@ H, W, N = 2160, 3840, 1 << 24
 
 @dataclass(frozen=True)
 class Job:
-    """``error``: relative, of floats (Frobenius), or the most that an integer may be off."""
+    """``error``: relative, of floats (Frobenius), or the most that an integer may be off, but for a
+    share ``astray`` of them, where rounding decides. ``triton``: the function of ``plain_triton``
+    of the same arguments, if any.
+    """
 
     name: str
     pipeline: str
@@ -30,6 +34,13 @@ class Job:
     error: float = 1e-5
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
     largest: float = 1.0  # of random floats
+    astray: float = 0.0
+    triton: str = ""
+
+    @property
+    def slug(self) -> str:
+        """The name as that of a file."""
+        return "-".join(re.findall(r"\w+", self.name))
 
 
 def one(shape: tuple[int, ...], kind: torch.dtype) -> Mapping[str, Array]:
@@ -149,7 +160,7 @@ def filter_job(name: str, pipeline: str, call: Any, taps: tuple[int, ...], image
     return Job(name, pipeline, inputs, one(out, F32), call, 1e-3)
 
 
-JOBS = [
+PICTURES = [
     Job(
         "brighten, RGB planes",
         "brighten",
@@ -228,22 +239,6 @@ JOBS = [
     Job("histogram", "histogram", {"image": ((H, W), U8)}, one((256,), I32), histogram, 0),
     Job(
         "brightest pixel", "brightest_pixel", {"image": ((H, W), U8)}, one((3,), I32), brightest, 0
-    ),
-    Job(
-        "softmax of 4096",
-        "softmax",
-        {"scores": ((4096, 4096), F32)},
-        one((4096, 4096), F32),
-        lambda scores: torch.softmax(scores, 1),
-        largest=9.0,
-    ),
-    Job(
-        "softmax of 1001",
-        "softmax",
-        {"scores": ((16384, 1001), F32)},
-        one((16384, 1001), F32),
-        lambda scores: torch.softmax(scores, 1),
-        largest=9.0,
     ),
     Job(
         "column means",

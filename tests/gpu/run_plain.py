@@ -1,11 +1,13 @@
 """Check and time plain pipelines that nobody scheduled, beside torch, on the GPU machine.
 
     python tests/gpu/run_plain.py FOLDER [--results plain.json] [--match REGEX] [--seconds N]
-    python tests/gpu/run_plain.py page RESULTS
+    python tests/gpu/run_plain.py page RESULTS ...
 
 Each kernel of ``build_plain.py`` is checked against float64 after poison, and then timed in turn
-with torch as it is, with ``torch.compile`` and with a copy of as many bytes, all as CUDA graphs
-over data beyond L2. The second form prints the results as a table. Needs CuPy and torch.
+with torch as it is, with ``torch.compile``, of rows with a Triton kernel, and with a copy of as
+many bytes, all as CUDA graphs over data beyond L2; so is a kernel of the same name in the folder
+``--old``. ``--ahead N``: what ``torch.compile`` makes is compiled by so many processes before. The
+second form prints the results as a table. Needs CuPy, torch and Triton.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import json
 import re
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -25,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 import torch  # noqa: E402
-from plain_jobs import JOBS, Job  # noqa: E402
+from plain_all_jobs import JOBS  # noqa: E402
+from plain_jobs import Job  # noqa: E402
 
 import selector  # noqa: E402
 
@@ -56,6 +60,7 @@ def as_tuple(found: Any) -> tuple[Any, ...]:
 
 
 def error_of(job: Job, outputs: list[Any], inputs: dict[str, Any]) -> float:
+    """Relative, of floats; the most that whole numbers are off, but for those that may be."""
     exact = {n: v.double() if v.is_floating_point() else v for n, v in inputs.items()}
     truths = as_tuple(job.call(*exact.values(), *job.numbers.values()))
     worst = 0.0
@@ -63,7 +68,7 @@ def error_of(job: Job, outputs: list[Any], inputs: dict[str, Any]) -> float:
         off = found.double() - truth.double()
         if found.is_floating_point():
             worst = max(worst, float(off.norm() / truth.double().norm()))
-        else:
+        elif int((off != 0).sum()) > job.astray * off.numel():
             worst = max(worst, float(off.abs().max()))
     return worst
 
@@ -113,55 +118,106 @@ def in_turn(contenders: dict[str, tuple[Call, int]]) -> dict[str, float]:
     return {name: statistics.median(times[1:]) for name, times in found.items()}
 
 
-def measured(job: Job, kernel: Any) -> dict[str, Any]:
+def of_torch(job: Job, inputs: dict[str, Any], call: Callable[..., Any]) -> Call:
+    return lambda: call(*inputs.values(), *job.numbers.values())
+
+
+def drawn_inputs(job: Job, seed: int) -> dict[str, Any]:
+    return {n: drawn(*a, job.largest, seed + i) for i, (n, a) in enumerate(job.inputs.items())}
+
+
+def others(job: Job) -> dict[str, Callable[..., Any]]:
+    """torch, and a kernel of Triton's, if there is one."""
+    found = {"torch": job.call, "torch.compile": torch.compile(job.call, dynamic=False)}
+    if job.triton:
+        import plain_triton
+
+        found["Triton"] = getattr(plain_triton, job.triton)
+    return found
+
+
+def measured(job: Job, kernels: dict[str, Any]) -> dict[str, Any]:
+    """``kernels`` of ours, by name; the first is the one that is judged."""
     moved = sum(bytes_of(*a) for a in (*job.inputs.values(), *job.outputs.values()))
     sets = max(2, min(MOST_SETS, BEYOND_L2 // moved + 1))
-    inputs = [
-        {n: drawn(*a, job.largest, 31 * k + i) for i, (n, a) in enumerate(job.inputs.items())}
-        for k in range(sets)
-    ]
+    inputs = [drawn_inputs(job, 31 * k) for k in range(sets)]
     outputs = [{n: poisoned(*a) for n, a in job.outputs.items()} for _ in range(sets)]
 
-    def ours(k: int) -> object:
+    def ours(kernel: Any, k: int) -> object:
         out = outputs[k].get("", outputs[k])
         return kernel(**inputs[k], **job.numbers, out=out)
 
-    def of_torch(call: Callable[..., Any]) -> list[Call]:
-        return [lambda v=v: call(*v.values(), *job.numbers.values()) for v in inputs]
-
-    ours(0)
-    torch.cuda.synchronize()
-    error = error_of(job, [*outputs[0].values()], inputs[0])
+    errors = dict[str, float]()
+    for name, kernel in kernels.items():
+        for (shape, kind), out in zip(job.outputs.values(), outputs[0].values(), strict=True):
+            out.copy_(poisoned(shape, kind))
+        ours(kernel, 0)
+        torch.cuda.synchronize()
+        errors[name] = error_of(job, [*outputs[0].values()], inputs[0])
     halves = [
         [torch.empty(moved // 2, dtype=torch.uint8, device="cuda") for _ in "ab"] for _ in inputs
     ]
     torch._dynamo.reset()
     calls = {
-        "ours": [lambda k=k: ours(k) for k in range(sets)],
-        "torch": of_torch(job.call),
-        "torch.compile": of_torch(torch.compile(job.call, dynamic=False)),
-        "copy": [lambda a=a, b=b: b.copy_(a) for a, b in halves],
+        name: [lambda kernel=kernel, k=k: ours(kernel, k) for k in range(sets)]
+        for name, kernel in kernels.items()
     }
+    calls |= {name: [of_torch(job, v, call) for v in inputs] for name, call in others(job).items()}
+    calls["copy"] = [lambda a=a, b=b: b.copy_(a) for a, b in halves]
     contenders = {name: found for name, c in calls.items() if (found := captured(c))}
-    return {"job": job.name, "error": error, "right": error <= job.error, "bytes": moved} | in_turn(
-        contenders
-    )
+    about = {"job": job.name, "error": max(errors.values()), "bytes": moved}
+    return about | {"right": about["error"] <= job.error} | in_turn(contenders)
+
+
+def compile_ahead(options: argparse.Namespace) -> None:
+    """Let processes fill torch's cache of compiled code, for at most half of the time."""
+    own = [sys.executable, __file__, str(options.folder), "--match", options.match]
+    children = [
+        subprocess.Popen([*own, "--part", f"{k}/{options.ahead}"]) for k in range(options.ahead)
+    ]
+    until = time.monotonic() + options.seconds / 2
+    for child in children:
+        try:
+            child.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+
+
+def compile_part(jobs: list[Job]) -> int:
+    for job in jobs:
+        torch._dynamo.reset()
+        for call in others(job).values():
+            try:
+                of_torch(job, drawn_inputs(job, 0), call)()
+            except Exception as error:  # it is said where it is timed
+                print(f"  {job.name}: {type(error).__name__}")
+        torch.cuda.empty_cache()
+    return 0
 
 
 def run(options: argparse.Namespace) -> int:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
+    jobs = [job for job in JOBS if re.search(options.match, job.name)]
+    if options.part:
+        part, parts = map(int, options.part.split("/"))
+        return compile_part(jobs[part::parts])
     rows, wrong, until = [], 0, time.monotonic() + options.seconds
+    if options.ahead:
+        compile_ahead(options)
     about = {
         "gpu": torch.cuda.get_device_name(0),
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
     }
-    for job in JOBS:
-        if not re.search(options.match, job.name) or time.monotonic() > until:
-            continue
+    for job in jobs:
+        if time.monotonic() > until:
+            break
         try:
-            row = measured(job, selector.load(options.folder / f"{job.pipeline}.kernel"))
+            paths = {"ours": options.folder / f"{job.slug}.kernel"}
+            if options.old:
+                paths["old"] = options.old / f"{job.slug}.kernel"
+            row = measured(job, {n: selector.load(p) for n, p in paths.items() if p.exists()})
         except Exception as error:  # one job's fault is not the end of the others
             row = {"job": job.name, "failure": f"{type(error).__name__}: {error}"}
         wrong += not row.get("right", False)
@@ -169,25 +225,20 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(row), flush=True)
         torch.cuda.empty_cache()
         if options.results:
-            about = {
-                "gpu": torch.cuda.get_device_name(0),
-                "date": time.strftime("%Y-%m-%d"),
-                "torch": torch.__version__,
-            }
             options.results.write_text(json.dumps(about | {"rows": rows}, indent=1))
     print(f"{len(rows)} jobs, {wrong} wrong or failed")
     return 1 if wrong else 0
 
 
-def page(results: Path) -> int:
-    data = json.loads(results.read_text())
-    peers = ("torch", "torch.compile")
-    print(
-        "| pipeline | ours | torch | torch.compile | a copy | best of torch / ours | copy / ours |"
-    )
-    print("|---|---|---|---|---|---|---|")
+def page(files: list[Path]) -> int:
+    """The rows of some runs on one GPU."""
+    runs = [json.loads(f.read_text()) for f in files]
+    data, rows = runs[0], [row for r in runs for row in r["rows"]]
+    peers = ("torch", "torch.compile", "Triton")
+    heads = ("pipeline", "ours", *peers, "a copy", "best of others / ours", "copy / ours")
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     ratios = []
-    for row in data["rows"]:
+    for row in rows:
         if not row.get("right"):
             continue
         ratios.append(min(row[p] for p in peers if p in row) / row["ours"])
@@ -195,18 +246,21 @@ def page(results: Path) -> int:
         print(f"| {row['job']} | {times} | {ratios[-1]:.2f} | {row['copy'] / row['ours']:.2f} |")
     mean = exp(sum(map(log, ratios)) / len(ratios))
     print(f"\n{len(ratios)} pipelines, {data['gpu']}, torch {data['torch']}, {data['date']}; "
-          f"geometric mean of the best of torch / ours {mean:.2f}.")  # fmt: skip
+          f"geometric mean of the best of the others / ours {mean:.2f}.")  # fmt: skip
     return 0
 
 
 def main() -> int:
     if sys.argv[1:2] == ["page"]:
-        return page(Path(sys.argv[2]))
+        return page([Path(a) for a in sys.argv[2:]])
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--results", type=Path)
     parser.add_argument("--match", default="", help="only jobs whose name holds this (regex)")
     parser.add_argument("--seconds", type=float, default=400.0, help="after which no job begins")
+    parser.add_argument("--old", type=Path, help="kernels to be timed beside those")
+    parser.add_argument("--ahead", type=int, default=0, help="processes that compile before")
+    parser.add_argument("--part", default="", help=argparse.SUPPRESS)
     return run(parser.parse_args())
 
 

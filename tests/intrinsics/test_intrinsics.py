@@ -24,7 +24,7 @@ from selector.ir.types import FLOAT16, FLOAT32
 from selector.targets import TARGETS, find_target
 
 ARRAY = {"float16": np.float16, "bfloat16": np.float32, "float32": np.float32, "int8": np.int8,
-         "uint8": np.uint8, "int32": np.int32}  # fmt: skip
+         "uint8": np.uint8, "int32": np.int32, "e4m3": np.float32, "e5m2": np.float32}  # fmt: skip
 
 
 def integers(generator: np.random.Generator, shape: tuple[int, ...], scalar: object) -> np.ndarray:
@@ -44,6 +44,9 @@ def test_every_promised_instruction_is_there():
         assert f"wgmma.m64n256k16.{types}" in names
     for types in ("s8.s32", "u8.s32", "s8.u8.s32", "u8.s8.s32"):
         assert f"wgmma.m64n256k32.{types}" in names
+    for types in ("e4m3", "e4m3.e5m2", "e5m2.e4m3", "e5m2"):
+        assert f"wgmma.m64n256k32.{types}.f32" in names
+        assert f"mma.m16n8k32.{types}.f32" in names
     for name in ("tdpbf16ps.m16n16k32", "tdpbssd.m16n16k64", "tdpbsud.m16n16k64",
                  "tdpbusd.m16n16k64", "tdpbuud.m16n16k64"):  # fmt: skip
         assert f"amx.{name}" in names

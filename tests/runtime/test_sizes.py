@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runtime_plans import add, buffer, ceil_div, conv_plan, zero_to
 
 from selector.diagnostics import ArgumentError
-from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Role, Var
+from selector.ir.nodes import Binary, BinaryOp, Cast, Expr, IntImm, Role, ScalarParam, Var
 from selector.ir.remarks import Requirement
-from selector.ir.types import FLOAT32
+from selector.ir.types import BFLOAT16, FLOAT32, INT32
+from selector.runtime import arguments
 from selector.runtime.arguments import dense_size
 from selector.runtime.plan import Plan
 from selector.runtime.prepare import output_sizes
@@ -127,3 +132,44 @@ def test_strides_and_extents_are_bound_under_both_names() -> None:
     plan = conv_plan()
     env = environment(plan, {"I": Size((10, 3), (1, 12))}, {"n": 4})
     assert (env["I.extent.0"], env["I.extent.1"], env["I.stride.1"], env["n"]) == (10, 3, 12, 4)
+
+
+def test_positions_in_floats_follow_numbers_of_the_call() -> None:
+    """As Halide bounds what is read at ``floor(width * scale)``, in float32 as the kernel does."""
+    scale = ScalarParam("scale", FLOAT32)
+    last = Cast(INT32, Binary(BinaryOp.MUL, Cast(FLOAT32, W), Var("scale", FLOAT32)))
+    plan = replace(one_dimensional(last), scalars=(scale,))
+    numbers = arguments.numbers(plan, {"scale": np.float32(0.7)})
+    sizes = {"I": Size((8,), (1,)), "output": Size((10,), (1,))}
+    check_requirements(plan, environment(plan, sizes, numbers))  # 10 * 0.7f is 7.0
+    sizes["output"] = Size((12,), (1,))
+    with pytest.raises(ArgumentError, match="axis 0 needs 9 elements, has 8"):
+        check_requirements(plan, environment(plan, sizes, numbers))
+
+
+def test_functions_of_positions_are_known_wherever_a_call_comes_from() -> None:
+    """A process that loads a kernel has no interpreter."""
+    code = """
+from runtime_plans import conv_plan
+from dataclasses import replace
+from selector.ir.nodes import Call, Cast, IntImm, Var
+from selector.ir.remarks import Requirement
+from selector.ir.types import FLOAT32, INT32
+from selector.runtime.sizes import Size, check_requirements, environment
+own = Cast(INT32, Call(FLOAT32, "floor_f32", (Cast(FLOAT32, Var("output.extent.0")),)))
+plan = replace(conv_plan(), requirements=(Requirement("I", 0, IntImm(0), own),))
+sizes = {n: Size((9, 9)[:k], (1, 9)[:k]) for n, k in (("I", 2), ("K", 1), ("output", 2))}
+try:
+    check_requirements(plan, environment(plan, sizes, {}))
+except Exception as error:
+    print(error)
+"""
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True)
+    assert "axis 1 needs 10 elements, has 9" in done.stdout, done.stderr
+
+
+def test_numbers_of_bfloat16_are_no_bits() -> None:
+    plan = replace(conv_plan(), scalars=(ScalarParam("scale", BFLOAT16), ScalarParam("n", INT32)))
+    given = {"scale": np.uint16(0x3F80), "n": np.int32(-3)}
+    assert arguments.numbers(plan, given) == {"scale": 1.0, "n": -3}

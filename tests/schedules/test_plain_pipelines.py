@@ -9,6 +9,8 @@ import halide as hl
 import numpy as np
 import pytest
 from clock import assert_quick
+from plain_chains import CHAINS
+from plain_models import MODELS
 from plain_pipelines import PIPELINES as OTHERS
 from plain_pipelines import Plain
 from plain_windows import WINDOWS, gathering
@@ -17,7 +19,7 @@ from verified import MACHINE_CODE, Verified
 import halide_bridge as hb
 from selector.runtime import nvrtc
 
-PIPELINES = OTHERS | WINDOWS
+PIPELINES = OTHERS | WINDOWS | CHAINS | MODELS
 ENTRY = 'extern "C" __global__'
 
 pytestmark = pytest.mark.verified

@@ -18,7 +18,7 @@ from halide_bridge.schedules.recognise.program import (
 from halide_bridge.schedules.sizes import is_argument
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var
 from selector.ir.traverse import walk_expr
-from selector.ir.types import FLOAT32, Kind, Type
+from selector.ir.types import FLOAT32, INT32, Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def product_of(member: Member, program: Program) -> Product | str:
     if misses:
         return misses[0]
     types = [k for k in kinds if not isinstance(k, str)]
-    if types[0] != types[1] and any(t.is_float for t in types):
+    if types[0] != types[1] and any(t.is_float and t.bits > 8 for t in types):
         return "its operands have two types"
     read = [_read(e, member, program) for e in pair]
     misses = [r for r in read if isinstance(r, str)]
@@ -198,11 +198,11 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     label = operand.label if operand else access.func
     if operand is None:
         return f"`{label}` is no Func and no argument of the pipeline"
-    if program.tf32 and kind == FLOAT32 == e.type == member.types[0]:
+    if "tf32" in program.asked and kind == FLOAT32 == e.type == member.types[0]:
         return kind
     if not _is_multiplied(kind):
         return f"`{label}` has elements of {kind}, which tensor units do not multiply"
-    wide = Type(Kind.FLOAT, 32) if kind.bits == 16 or halves else Type(Kind.INT, 32)
+    wide = FLOAT32 if kind.is_float or halves else INT32
     if e.type != wide or member.types[0] != wide:
         return f"products of {kind} are not taken in {wide}"
     return kind

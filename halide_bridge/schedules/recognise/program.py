@@ -15,9 +15,10 @@ from halide_bridge.names import Names
 from halide_bridge.native import native
 from halide_bridge.records import ELEMENT, Reader, Record, read_type
 from selector.ir.contents import without_lets
-from selector.ir.nodes import Call, Expr, IntImm, Var
-from selector.ir.traverse import map_expr, substitute, walk_expr
+from selector.ir.nodes import Call, Cast, Expr, IntImm, Var
+from selector.ir.traverse import change_expr, map_expr, substitute, walk_expr
 from selector.ir.types import Type
+from selector.operands.decoded import decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +110,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Funcs by Halide's name, producers first. ``tf32``: single floats may be rounded to that where
-    a tensor unit multiplies them.
+    """Funcs by Halide's name, producers first. ``asked``: which may be taken of the instructions
+    that have to be asked for (``tf32``, ``fp8``).
     """
 
     members: Mapping[str, Member]
     outputs: tuple[str, ...]
-    tf32: bool = False
+    asked: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members.values())
@@ -127,6 +128,19 @@ class Program:
         )
 
 
+def _is_element(e: Expr) -> bool:
+    return isinstance(e, Call) and ELEMENT in e.name
+
+
+def _decoded(e: Expr) -> Expr | None:
+    """A decoded byte as a cast of an element."""
+    match decoded(e, _is_element):
+        case (t, Call(_, name, args)):
+            return Cast(e.type, Call(t, name, args))
+        case _:
+            return None
+
+
 def accesses(e: Expr) -> Iterator[Access]:
     """What an expression reads, in the order in which it stands there."""
     for part in walk_expr(e):
@@ -135,22 +149,25 @@ def accesses(e: Expr) -> Iterator[Access]:
             yield Access(func, int(value), part.args)
 
 
-def read_program(outputs: Sequence[Any], tf32: bool = False) -> Program:
-    """The definitions behind some Funcs."""
+def read_program(outputs: Sequence[Any], asked: frozenset[str] = frozenset()) -> Program:
+    """The definitions behind some Funcs; where ``fp8`` is asked, with decoded bytes as elements of
+    that type.
+    """
     told = native().inspect(list(outputs))
     reader, names = Reader(told["records"], str, frozenset()), Names()
     expanded: dict[int, Expr] = {}
 
     def expr(index: int) -> Expr:
         if index not in expanded:
-            expanded[index] = without_lets(reader.expr(index))  # which Halide shares by lets
+            e = without_lets(reader.expr(index))  # which Halide shares by lets
+            expanded[index] = change_expr(e, _decoded) if "fp8" in asked else e
         return expanded[index]
 
     at = {f["at"] for f in told["funcs"]}
     members = {
         f["name"]: _member(f, names(f["name"]), expr, f["name"] in at) for f in told["funcs"]
     }
-    return Program(members, tuple(f.name() for f in outputs), tf32)
+    return Program(members, tuple(f.name() for f in outputs), asked)
 
 
 def _member(told: Mapping[str, Any], label: str, expr: Any, holds_others: bool) -> Member:

@@ -252,3 +252,16 @@ def _phases(form: Affine, at: Var) -> tuple[int, Expr]:
                 case _:
                     pass
     return 1, at
+
+
+def phases_of(member: Member, window: Window, program: Program) -> str:
+    """The argument whose elements are the taps of each phase, in rows: ``taps[k, x % 8]``. Empty
+    where they are others.
+    """
+    pair = factors(member)
+    reads = [r for r in map(element, pair or ()) if r is not None and r.func != window.image]
+    axis, d = (window.y, 1) if window.x == Axis(1) else (window.x, 0)
+    (r,) = (member.stages[1].reduced[place].name for place in window.domain[:1])
+    phase = Binary(BinaryOp.MOD, Var(member.args[d]), IntImm(axis.phases))
+    alike = len(reads) == 1 == len(window.domain) and reads[0].indices == (Var(r), phase)
+    return reads[0].func if alike and is_argument(program.members[reads[0].func], program) else ""

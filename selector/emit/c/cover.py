@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from selector.emit.c.context import CContext
 from selector.emit.c.lanes import LaneLoops, lane_loops
+from selector.emit.c.limits import bounds_of
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import (
@@ -147,7 +148,7 @@ class Covering:
             if storage.elements is None or load in self.context.safe:
                 continue
             tests.ranges = around.extended(digit_bounds(digits))
-            if tests.inside(to_affine(load.index), storage.elements):
+            if all(tests.inside(*x) for x in bounds_of(storage, to_affine(load.index))):
                 safe.add(load)
             else:
                 failing.add(load)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from selector.emit.c.context import CContext, Writer
 from selector.emit.c.lanes import LaneLoops
+from selector.emit.c.limits import in_rows
 from selector.emit.c.operands import COLUMN, INNER, ROW, TILE_BYTES, TILE_ROWS, Dense, Matrix
 from selector.emit.c.plain import PlainCode
 from selector.emit.c.registers import Shape
@@ -116,30 +117,46 @@ class OperandLoads:
         c, size = self.context, piece.matrix.type.bytes
         storage = c.storages[dense.buffer]
         assert storage.elements is not None
-        stride = c.scalar.index((dense.step * size).to_expr())
-        row = piece.matrix.along_row(storage, piece.start)
         with c.writer.block(""):
             c.writer.line(f"_Alignas(64) u8 scratch[{TILE_ROWS * TILE_BYTES}];")
-            pointer, place, end = storage.pointer, piece.start, to_affine(storage.elements)
-            limit = c.scalar.index((end * size).to_expr())
-            if row is not None:
-                place, begin = row[0], piece.start - row[0]
-                length = c.scalar.index(row[1])
-                c.writer.line(f"const s64 begin = {c.scalar.index(begin.to_expr())};")
-                left = f"{c.scalar.index(end.to_expr())} - begin"
-                c.writer.line(
-                    f"const s64 count = begin < 0 ? 0 : {left} < {length} ? {left} : {length};"
-                )
-                pointer, limit = f"{pointer} + begin", f"count * {size}"
-            what = f"{pointer}, {limit}, {c.scalar.index((place * size).to_expr())}"
+            limit, place, stride = (
+                c.scalar.index((x * size).to_expr())
+                for x in (to_affine(storage.elements), piece.start, dense.step)
+            )
+            count, within = self._rows_of_array(piece, dense, storage)
             if piece.exact:
                 c.writer.line(f"s64 stride = {stride};")
-                call = f"tile_rows(scratch, {what}, &stride, {piece.rows}, {piece.bytes})"
-                c.writer.line(f"const void *from = {call};")
+                matrix = f"scratch, {storage.pointer}, {limit}, {place}, &stride"
+                rows = f"{count}, {piece.bytes}, {within or f'{place}, stride, {limit}'}"
+                c.writer.line(f"const void *from = tile_rows({matrix}, {rows});")
                 c.writer.line(f"tile_load({register}, from, stride);")
             else:
-                call = f"tile_copy(scratch, {what}, {stride}, {piece.rows}, {piece.bytes})"
+                matrix = f"scratch, {storage.pointer}, {limit}, {place}, {stride}"
+                rows = f"{count}, {piece.bytes}, {within or f'{place}, {stride}, {limit}'}"
+                call = f"tile_copy({matrix}, {rows})"
                 c.writer.line(f"tile_load({register}, {call}, {TILE_BYTES});")
+
+    def _rows_of_array(self, piece: Piece, dense: Dense, storage: Storage) -> tuple[str, str]:
+        """How many rows of a piece there are, and in bytes where its first begins in a row of the
+        array, what each begins further, and the length of those rows; empty where it has none.
+        """
+        c, m = self.context, piece.matrix
+        here = in_rows(storage, piece.start + dense.step * ROW)
+        count, within = str(piece.rows), ""
+        for d, _, extent in m.along_sum(storage):
+            parts = here[d][0].parts(ROW)
+            if parts is None:
+                continue
+            first, shift = parts
+            if d == 0:
+                numbers = (first, shift, to_affine(extent))
+                texts = (c.scalar.index((x * m.type.bytes).to_expr()) for x in numbers)
+                within = ", ".join(texts)
+            elif shift.constant == 1:
+                left = c.scalar.index((to_affine(extent) - first).to_expr())
+                c.writer.line(f"const s64 rows = {left};")
+                count = f"(int)(rows < 0 ? 0 : rows < {piece.rows} ? rows : {piece.rows})"
+        return count, within
 
     def _load_elements(self, piece: Piece, register: int) -> None:
         """Any operand, element by element."""

@@ -12,9 +12,10 @@ from functools import cached_property
 
 from selector.diagnostics import EmitError
 from selector.emit.c.lanes import scalar_lane
+from selector.emit.c.limits import in_rows
 from selector.emit.scalar import Storage
 from selector.intrinsics import records
-from selector.ir.affine import Affine, split_by_strides, to_affine
+from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits
 from selector.ir.nodes import Call, Expr, IntImm, Load, Store, Var
 from selector.ir.traverse import free_vars
@@ -77,21 +78,18 @@ class Matrix:
                 return None
         return Dense(buffer, base, step, predicate)
 
-    def along_row(self, storage: Storage, place: Affine) -> tuple[Affine, Expr] | None:
-        """The coordinate of ``place`` in a row of the array that all elements of the matrix are of,
-        and how many the row has; None where they are of several. What windows reach beyond a row
-        meets zeros, and has to be a number: what lies there, of the next row or between them, need
-        be none.
+    def along_sum(self, storage: Storage) -> tuple[tuple[int, Affine, Expr], ...]:
+        """Dimensions of the array that the sum runs along: number, coordinate of any element, and
+        extent. What a step reaches beyond meets zeros, and has to be a number: what lies there, of
+        the next row or between them, need be none. Results of other elements are stored by nobody.
         """
-        dense, dims = self.dense, () if storage.param is None else storage.param.dims
-        if dense is None or len(dims) < 2 or dims[0].stride != IntImm(1):
-            return None
-        every = dense.base + dense.step * ROW + to_affine(COLUMN) * self.packing + INNER
-        inside, found = (split_by_strides(e.to_expr(), dims) for e in (every, place))
-        own = {v.name for v in (ROW, COLUMN, INNER)}
-        if inside is None or found is None or any(free_vars(c) & own for c in inside[1:]):
-            return None
-        return to_affine(found[0]), dims[0].extent
+        dense = self.dense
+        if dense is None:
+            return ()
+        summed = {ROW.name} if self.packing > 1 else {COLUMN.name, INNER.name}
+        place = dense.base + dense.step * ROW + to_affine(COLUMN) * self.packing + INNER
+        every = enumerate(in_rows(storage, place))
+        return tuple((d, c, n) for d, (c, n) in every if summed & free_vars(c.to_expr()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,27 +247,30 @@ TILE_BYTES(tile_dpbuud, u8, u8)
 #endif
 
 // Rows of a matrix at byte ``offset`` of a buffer of ``size`` bytes, as a tile of 16 rows of 64
-// bytes: zero beyond the matrix and outside the buffer.
+// bytes: zero beyond the matrix, outside the buffer, and outside of rows of ``length`` bytes of it,
+// in which each begins ``shift`` bytes further than the one before, the first at ``column``.
 SEPARATE const void *tile_copy(u8 *to, const void *buffer, s64 size, s64 offset, s64 stride,
-                               int rows, int bytes) {
+                               int rows, int bytes, s64 column, s64 shift, s64 length) {
   memset(to, 0, 1024);
-  for (int i = 0; i < rows; ++i, offset += stride) {
-    const s64 first = offset < 0 ? -offset : 0;
-    const s64 last = offset + bytes > size ? size - offset : bytes;
+  for (int i = 0; i < rows; ++i, offset += stride, column += shift) {
+    const s64 before = offset < column ? -offset : -column, room = size - offset;
+    const s64 left = room < length - column ? room : length - column;
+    const s64 first = before > 0 ? before : 0, last = left < bytes ? left : bytes;
     if (first < last)
       memcpy(to + 64 * i + first, (const u8 *)buffer + offset + first, (size_t)(last - first));
   }
   return to;
 }
 
-// The same, in place where all of it lies inside the buffer; ``*stride`` becomes that of the rows.
+// The same, in place where all of it lies inside; ``*stride`` becomes that of the rows.
 static inline const void *tile_rows(u8 *to, const void *buffer, s64 size, s64 offset, s64 *stride,
-                                    int rows, int bytes) {
-  if (offset >= 0 && *stride >= 0 && offset + (rows - 1) * *stride + bytes <= size)
+                                    int rows, int bytes, s64 column, s64 shift, s64 length) {
+  if (offset >= 0 && *stride >= 0 && offset + (rows - 1) * *stride + bytes <= size &&
+      column >= 0 && shift >= 0 && column + (rows - 1) * shift + bytes <= length)
     return (const u8 *)buffer + offset;
   const s64 step = *stride;
   *stride = 64;
-  return tile_copy(to, buffer, size, offset, step, rows, bytes);
+  return tile_copy(to, buffer, size, offset, step, rows, bytes, column, shift, length);
 }
 """
 

@@ -1,12 +1,13 @@
 """Scalar expressions as legal ones of C: what differs from CUDA C++ (``legalize_scalars``).
 
-Buffers are bounded by their flat length alone, as in the interpreter: a load outside of it is 0. A
-load that a check ahead of its loops covers (``safe``) has none of its own.
+A load beyond its buffer, or its row of it (``bounds_of``), is 0. A load that a check ahead of its
+loops covers (``safe``) has none of its own.
 """
 
 from __future__ import annotations
 
 from selector.emit.builtins import count, legal_builtin, limits, unless_zero, unsigned
+from selector.emit.c.limits import bounds_of
 from selector.emit.legalize_scalars import ScalarEmitter, guarded
 from selector.emit.names import Names
 from selector.emit.scalar import Storage
@@ -114,10 +115,12 @@ class CScalarEmitter(ScalarEmitter):
                 return legal_builtin(call, values)
 
     def bounds(self, storage: Storage, index: Expr) -> Expr | None:
-        limit = storage.elements
-        if limit is None or self.ranges.inside(to_affine(index), to_affine(limit)):
-            return None
-        return less(Cast(UINT64, self.number(index)), Cast(UINT64, self.number(limit)))
+        tests = [
+            less(*(Cast(UINT64, self.number(x)) for x in (place.to_expr(), limit)))
+            for place, limit in bounds_of(storage, to_affine(index))
+            if not self.ranges.inside(place, to_affine(limit))
+        ]
+        return all_of(tests)
 
     def load(self, e: Load) -> Expr:
         storage = self.storages[e.buffer]

@@ -123,8 +123,9 @@ class SumsCode:
                     with w.block(f"for (int i = 0; i < {b.rows(i)}; ++i)"):
                         w.line(f"memcpy({row});")
                 else:
-                    place = f"sizeof {pointer}, {4 * at}, {4 * b.n}, {b.rows(i)}, {bytes_}"
-                    call = f"tile_copy(scratch, {pointer}, {place})"
+                    size, place = f"sizeof {pointer}", f"{4 * at}, {4 * b.n}"
+                    rows = f"{b.rows(i)}, {bytes_}, {place}, {size}"
+                    call = f"tile_copy(scratch, {pointer}, {size}, {place}, {rows})"
                     w.line(f"tile_load({register}, {call}, {TILE_BYTES});")
 
     def _padded(self, b: Sums, i: int, j: int) -> bool:

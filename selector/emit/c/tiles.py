@@ -64,9 +64,9 @@ class TileCode:
                 storage = self.context.storages[dense.buffer]
                 size, place = storage.elements, dense.base + dense.step * ROW
                 place += to_affine(COLUMN) * matrix.packing + INNER
-                row = matrix.along_row(storage, place)
                 inside = size is not None and tests.inside(place, size)
-                if holds is None or not inside or not (row is None or tests.inside(*row)):
+                rows = all(tests.inside(c, n) for _, c, n in matrix.along_sum(storage))
+                if holds is None or not inside or not rows:
                     failing.add(dense)
                     continue
                 direct.add(dense)

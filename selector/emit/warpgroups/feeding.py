@@ -23,12 +23,10 @@ from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
     at_least,
     chosen,
-    element,
     flag,
     negated,
     number,
     plus,
-    pointer,
 )
 from selector.gpu.ir.nodes import Commit, Drain, Leave, Let
 from selector.gpu.passes.budget_registers import equal_share
@@ -118,18 +116,14 @@ class FedRing(Ring):
 
     def _complete(self, unit: Unit) -> None:
         """What threads have copied is there, single floats rounded as the copy engine does it."""
-        w, c = self.context.writer, self.context
-        panels = c.layouts.panels
-        rounded = [a for a in self.staged if a.name in panels and panels[a.name].rounds]
+        w, staged = self.context.writer, [self.context.storages[a.name] for a in self.staged]
+        rounded = [x for x in staged if x.panels is not None and x.panels.rounds]
         if rounded:
             w.add(Commit("copies"))
             w.add(Drain("copies", 0))
             w.add(unit.barrier)
-        for a in rounded:
-            storage, words = c.storages[a.name], panels[a.name].size // a.type.bytes
-            with w.loop("word", unit.thread, number(words), "rolled", number(unit.size)):
-                to = element(a.type.element, pointer(storage.base), "word", storage.start)
-                w.store(to, Call(a.type.element, "to_tf32", (to,)))
+        for x in rounded:
+            unit.round(w, x)
         self.pipeline.commit_stores()
 
     def _copy(self, copy: Copy, unit: Unit) -> None:

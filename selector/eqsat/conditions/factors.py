@@ -9,6 +9,7 @@ from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Broadcast, Expr, IntImm, Load
 from selector.ir.traverse import walk_expr
 from selector.ir.types import Type
+from selector.operands.decoded import decoded
 from selector.operands.scaling import is_uniform
 from selector.operands.updates import Factor, Update
 
@@ -16,10 +17,20 @@ from selector.operands.updates import Factor, Update
 def loaded(c: Context, update: Update) -> Miss | None:
     """Both operands are loads."""
     values = _operands(update)
-    for factor, value in zip(update.factors or (), values, strict=False):
+    bytes_ = [_byte(value) for value in values]
+    for factor, value, byte in zip(update.factors or (), values, bytes_, strict=False):
+        if factor.load is None and byte is not None:
+            return _decoded(c, byte[1], tuple(b and b[0] for b in bytes_))
         if factor.load is None:
             return _computed(c, value)
     return None
+
+
+def _byte(value: Expr) -> tuple[Type, Expr] | None:
+    """The byte that a factor decodes, and as what."""
+    while isinstance(value, Broadcast):
+        value = value.value
+    return decoded(value, lambda e: isinstance(e, Load))
 
 
 def _operands(update: Update) -> list[Expr]:
@@ -49,12 +60,30 @@ def _computed(c: Context, value: Expr) -> Miss:
     )
 
 
+def _decoded(c: Context, byte: Expr, kinds: tuple[Type | None, ...]) -> Miss:
+    """Of bytes that the update decodes; ``kinds``: both factors' types, where they are such."""
+    (load,), t = loads(byte), next(t for t in kinds if t is not None)
+    able = [i for i in INSTRUCTIONS if (i.a_type, i.b_type) == kinds and _may_ask(c, i)]
+    hint = (
+        "decode it in a Func of its own (float16 has all of its values; `compute_root`, or "
+        "`compute_at` the tile), and load from there"
+    )
+    if able:
+        short = "multiplies them, in sums of about 14 bits"
+        hint = f'`instructions=("{able[0].asked}",)` {short}; or {hint}'
+    return c.miss(
+        f"the bytes of `{c.name(load.buffer)}` are decoded in the update, as {t}",
+        hint,
+        able[0].name if able else nearest(c),
+    )
+
+
 def types(c: Context, update: Update) -> Miss | None:
     """Some instruction has these types."""
     assert update.factors is not None
     a, b = (f.element for f in update.factors)
     wanted = {(a, b, c.result), (b, a, c.result)}
-    able = (i for i in INSTRUCTIONS if not i.rounds or _may_round(c, i))
+    able = (i for i in INSTRUCTIONS if not i.asked or _may_ask(c, i))
     matching = [i for i in able if (i.a_type, i.b_type, i.c_type) in wanted]
     if any(i in c.legal for i in matching):
         return None
@@ -74,7 +103,7 @@ def types(c: Context, update: Update) -> Miss | None:
     return _no_such_types(c, update.factors)
 
 
-def _may_round(c: Context, instruction: TensorInstruction) -> bool:
+def _may_ask(c: Context, instruction: TensorInstruction) -> bool:
     """Whether a user may name it: for this target, and this memory."""
     return c.target.has(instruction.needs) and instruction.family in c.families
 

@@ -34,7 +34,7 @@ def no_unit(c: Context) -> Miss | None:
     """The target executes nothing on this memory."""
     if c.location is Location.MEM or any(i.family in EXECUTES[c.location] for i in c.legal):
         return None
-    unasked = {i.family for i in INSTRUCTIONS if not i.rounds}
+    unasked = {i.family for i in INSTRUCTIONS if not i.asked}
     families = " or ".join(f for f in EXECUTES[c.location] if f in unasked)
     return c.miss(
         f"`{c.func}` is placed in {c.location.value} memory, and {c.target_text} "

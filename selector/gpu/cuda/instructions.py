@@ -92,7 +92,7 @@ def _group_form(r: Record, left: str, right: str, *, fresh: bool) -> Form:
     outputs = ", ".join(f'"{way}{constraint}"(d[{i}][{e}])' for i, e in places)
     # Whether to add to the accumulators; for floats also signs, and which operands lie across.
     sides = [str(int(x == "t")) for x in (left, right) if x != "r" and r.bytes == 2]
-    modes = ", ".join([str(int(not fresh)), *(["1", "1", *sides] if "f" in r.a else [])])
+    modes = ", ".join([str(int(not fresh)), *(["1", "1", *sides] if "f" in r.c else [])])
     operands, inputs, arguments = _group_operands(total, left == "r")
     return name, (
         f"__device__ __forceinline__ void {name}({ctype} (*d)[{count}], {arguments}) {{\n"

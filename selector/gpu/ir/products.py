@@ -16,6 +16,7 @@ from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 
 _RECORD = re.compile(r"(tcgen05\.)?m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)")
+FLOAT8 = ("e4m3", "e5m2")  # operands of bytes that are floats
 GROUP_ROWS = 64  # of an instruction of four warps
 ADDS = {"fresh": 0, "add": 1}  # whether a product is added to what is there; else a variable says
 
@@ -42,7 +43,7 @@ class Record:
     @property
     def bytes(self) -> int:
         """Of an element of an operand."""
-        return int(self.a.strip("bfstu")) // 8
+        return 1 if self.a in FLOAT8 else int(self.a.strip("bfstu")) // 8
 
     def __str__(self) -> str:
         family = "tcgen05." if self.tensor else ""

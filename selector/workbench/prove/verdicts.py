@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
+from multiprocessing import get_context
 from time import perf_counter
 
 import z3
 
 from selector.diagnostics import UserError
+from selector.garbage import collector_paused
 from selector.workbench.listing import matching_rules
 from selector.workbench.prove import bits
 from selector.workbench.prove.conditions import Signatures, read_rule
@@ -19,6 +25,9 @@ from selector.workbench.prove.refute import counterexample
 from selector.workbench.prove.sizes import Vacuous
 from selector.workbench.prove.solve import MOST, Outcome, are_possible, prove_goals
 from selector.workbench.ruleset import Rule, RuleFiles
+
+_PROCESSES = 2
+_FEW = 20  # rules that are proved before another process has started
 
 
 class Kind(Enum):
@@ -97,8 +106,14 @@ def prove(files: RuleFiles, pattern: str = "", refute: bool = False) -> Verdicts
     """Prove the rules that a pattern finds, and what all proofs build on: the lemmas and the facts
     about types; ``refute``: look for matches that go wrong of what is not proved. ``UserError`` for
     a constructor or a relation without a meaning."""
-    signatures = Signatures.of(files)
-    found = [prove_rule(r, signatures, refute) for r in matching_rules(files, pattern)]
+    one = partial(prove_rule, signatures=Signatures.of(files), refute=refute)
+    rules = matching_rules(files, pattern)
+    workers = min(_PROCESSES, len(os.sched_getaffinity(0)))
+    if workers == 1 or len(rules) <= _FEW:
+        found = [*map(one, rules)]
+    else:
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            found = [*pool.map(one, rules)]
     if not pattern:
         found += [*prove_facts(bits.rows(files)), *prove_lemmas()]
     return Verdicts(tuple(found))
@@ -115,6 +130,22 @@ def prove_rule(rule: Rule, signatures: Signatures, refute: bool = False) -> Verd
         ) from None  # fmt: skip
 
 
+@contextmanager
+def _by_itself() -> Generator[None]:
+    """Formulas in a context of their own, which nothing is taken from but by reference counts: how
+    z3 writes one depends on the numbers of its terms, these on what came and went before, and with
+    them whether a proof is found. So a rule has one verdict, whatever is proved beside it.
+    """
+    shared = z3.z3._main_ctx  # pyright: ignore
+    z3.z3._main_ctx = z3.Context()  # pyright: ignore
+    try:
+        with collector_paused():
+            yield
+    finally:
+        z3.z3._main_ctx = shared  # pyright: ignore
+
+
+@_by_itself()
 def prove_text(name: str, text: str, signatures: Signatures, refute: bool = False) -> Verdict:
     """The same for the text of a rule."""
     start = perf_counter()

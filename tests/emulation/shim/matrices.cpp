@@ -8,6 +8,12 @@ float element(Format format, u32 word, int e) {
     case BF16: return brain_value((u16)(word >> 16 * e));
     case S8: return (s8)(word >> 8 * e);
     case U8: return (u8)(word >> 8 * e);
+    case E4M3: {
+      const u32 byte = word >> 8 * e & 0xff;
+      if ((byte & 0x7f) == 0x7f) return NAN;
+      return half_value((u16)((byte & 0x80) << 8 | (byte & 0x7f) << 7)) * 256;
+    }
+    case E5M2: return half_value((u16)((word >> 8 * e & 0xff) << 8));
     case TF32: {  // the hardware reads no more; what it does with other bits is not specified
       const float value = __uint_as_float(word & 0xffffe000u);
       if (word & 0x1fffu && value - value == 0) fail("an operand that is not rounded to tf32");

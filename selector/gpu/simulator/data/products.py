@@ -19,6 +19,7 @@ from selector.gpu.ir.lane_maps import ACCUMULATOR, LEFT, RIGHT
 from selector.gpu.ir.layouts import BYTE, CHUNK, Strided, Swizzle, places
 from selector.gpu.ir.products import (
     BYTE_PAIRS,
+    FLOAT8,
     Descriptor,
     Fragment,
     InMemory,
@@ -34,9 +35,13 @@ from selector.gpu.simulator.data.functions import from_bf16
 from selector.gpu.simulator.data.machine import WARP, Machine
 from selector.gpu.simulator.data.moves import set_marks
 from selector.gpu.simulator.data.values import KINDS, Array, Matrix, Pointer, Threads, per_thread
+from selector.ir.float8 import from_bytes
 from selector.ir.tf32 import to_tf32
+from selector.ir.types import Type
 
-_ELEMENTS = {"f16": "f2", "bf16": "u2", "s8": "i1", "u8": "u1", "tf32": "f4"}
+_ELEMENTS = {"f16": "f2", "bf16": "u2", "s8": "i1", "u8": "u1", "tf32": "f4"} | dict.fromkeys(
+    FLOAT8, "u1"
+)
 
 
 def fragment(m: Machine, v: Threads, node: Fragment) -> None:
@@ -241,6 +246,8 @@ def _numbers(bytes_: Array, kind: str, as_they_are: bool) -> Array:
     without the bits that nobody has rounded.
     """
     found = np.ascontiguousarray(bytes_).view(_ELEMENTS[kind])[..., 0]
+    if kind in FLOAT8:
+        return from_bytes(found, Type.parse(kind))
     if kind == "bf16":
         return from_bf16(found)
     if kind == "tf32" and as_they_are:

@@ -1,0 +1,199 @@
+"""Transforms of overlapping tiles, there and back, in one kernel: filters along rows, along columns
+as often as there are, and along rows again, each of which has all phases of a tile at once.
+
+    rows[q, y] = sum_k  F[k, q % 16] * image[8 * (q / 16) + k, y]       a column of tiles a warp
+    ...                                                                 stays in its registers
+    pixels[x, y] = sum_k  G[k, x % 8] * columns[16 * (x / 8) + k, y]    from shared memory
+
+A warp has a column of tiles, whose bins are the rows of its products, so that what one product
+gives is the next one's operand as it lies in registers. The last filter adds neighbouring columns,
+which all warps of a block have left in shared memory. Shapes are those of windows, the last filter
+first and that of the image last. What is no property of a GPU was fitted to times of eleven tilings
+of one picture on an H100, 10 % off in the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+from math import ceil
+
+from selector.families.windows.limits import pitch
+from selector.families.windows.tiling import Axis, Shape, rounded
+from selector.machine.record import Machine
+from selector.targets import Target, find_target
+
+ROWS, COLUMNS, DEPTH = 16, 8, 16  # of an instruction
+WIDTHS, HEIGHTS = (32, 64, 96, 128), (16, 32, 64)
+OTHERS = 20  # registers of a thread beside the bins that it keeps
+RATE = 0.49  # of the tensor units' that such products reach
+START = 4200.0  # clocks of a block that waits for its part of the image
+TURN = 7.5  # clocks of a warp for a row of all bins of a tile
+ELEMENT = 0.0086  # clocks of a multiprocessor for a sum that is rounded and handed on
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Outputs of a block, and how many neighbours a warp has at once of the last filter."""
+
+    width: int
+    height: int
+    across: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The filters of one, ``channels`` of a pixel of which are a block's, and what a tile of a size
+    needs of each: ``heights`` rows, the last filter's first and those of the image last, of
+    ``columns`` columns of tiles, ``read`` pixels of a row of the image.
+    """
+
+    shapes: tuple[Shape, ...]
+    channels: int
+    tiling: Tiling
+
+    @property
+    def first(self) -> Axis:
+        return self.shapes[-1].x
+
+    @property
+    def last(self) -> Axis:
+        return self.shapes[0].x
+
+    @cached_property
+    def heights(self) -> tuple[int, ...]:
+        found = [self.tiling.height]
+        for shape in self.shapes[1:-1]:
+            found.append(shape.y.reach(found[-1]))
+        return (found[0], *found)
+
+    @property
+    def columns(self) -> int:
+        return self.last.reach(self.tiling.width) // self.first.phases
+
+    @property
+    def read(self) -> int:
+        return self.first.reach(self.columns * self.first.phases)
+
+    @property
+    def stored(self) -> int:
+        """Turns of warps that have a part of the last filter each."""
+        return self.tiling.width // self.tiling.across * (self.tiling.height // ROWS)
+
+    @property
+    def threads(self) -> int:
+        return 32 * max(self.columns, self.stored)
+
+    @property
+    def shared(self) -> int:
+        """Bytes of the image, of what the last filter reads, of its results, and the matrices."""
+        t, run = self.tiling, self.shapes[-1].run
+        image = self.channels * self.heights[-1] * pitch(self.read, run)
+        between = self.columns * self.first.phases * pitch(t.height, run)
+        results = self.channels * (t.width + run) * t.height
+        matrices = sum(_axis(s).phases * pitch(_axis(s).taps, run) for s in self.shapes)
+        return 2 * (image + between + results + matrices) + 1024
+
+    @property
+    def registers(self) -> int:
+        """Of a thread, about: what a filter reads and what it gives are kept as halves."""
+        most = max(made + read for made, read in pairwise((*self.heights[1:], 0)))
+        return OTHERS + self.first.phases * most // 64
+
+
+def ranked(shapes: Sequence[Shape], channels: int, machine: Machine) -> list[tuple[float, Tiling]]:
+    """Those that a target takes, with microseconds, the best first."""
+    target, found = find_target(machine.target), list[tuple[float, Tiling]]()
+    for tiling in _space(shapes):
+        chain = Chain(tuple(shapes), channels, tiling)
+        if not why_not(chain, target):
+            found.append((microseconds(chain, machine), tiling))
+    return sorted(found, key=lambda each: each[0])
+
+
+def _space(shapes: Sequence[Shape]) -> Iterator[Tiling]:
+    """Warps have as few neighbours of the last filter as leaves each of them some."""
+    phases = shapes[0].x.phases
+    for width, height in product(WIDTHS, HEIGHTS):
+        turns = width // phases * (height // ROWS)
+        columns = Chain(tuple(shapes), 1, Tiling(width, height, phases)).columns
+        yield Tiling(width, height, phases * (1 << (-(-turns // columns) - 1).bit_length()))
+
+
+def _axis(shape: Shape) -> Axis:
+    return shape.y if shape.down else shape.x
+
+
+def why_not(chain: Chain, target: Target) -> str:
+    """Why a chain is none, or a block has no room for it; empty if it has."""
+    last, *between, first = chain.shapes
+    if not target.has("mma") or any(s.bytes != 2 or s.converted for s in chain.shapes):
+        return "its values are no halves"
+    if not between or not all(s.down for s in between) or last.down or first.down:
+        return "its filters do not lie along rows, columns and rows"
+    if any(s.y.taps > 1 or s.signal or s.channels > 1 for s in (last, first)):
+        return "a filter along rows has taps along columns, too"
+    axes = [_axis(s) for s in chain.shapes]
+    if any(a.taps % DEPTH or a.dilation > 1 or a.step % COLUMNS or a.phases % COLUMNS
+           for a in axes):  # fmt: skip
+        return "its windows are no whole operands"
+    if chain.first.phases % ROWS or last.x.step != chain.first.phases or last.x.first:
+        return "the last filter does not read whole tiles of the first"
+    if last.x.taps % chain.first.phases or any(s.y.first % COLUMNS for s in between):
+        return "the last filter does not read whole tiles of the first"
+    return _no_room(chain, between, target)
+
+
+def _no_room(chain: Chain, between: Sequence[Shape], target: Target) -> str:
+    t, (last, *_) = chain.tiling, chain.shapes
+    tall = zip(chain.heights[1:], between, strict=False)
+    if t.width % t.across or t.across % last.x.phases or t.height % ROWS:
+        return "a tile has no whole products"
+    if any(height % shape.y.phases for height, shape in tall) or chain.heights[-1] % COLUMNS:
+        return "a tile has no whole products"
+    room = target.multiprocessor
+    assert room is not None
+    if chain.threads > target.max_threads or chain.shared > target.shared_memory:
+        return "a block has no room for it"
+    few = chain.registers * chain.threads > room.registers
+    return "a thread has too few registers" if few else ""
+
+
+def microseconds(chain: Chain, machine: Machine) -> float:
+    """On a GPU, foretold: memory, multiprocessors and the waiting of blocks overlap in part."""
+    last, t = chain.shapes[0], chain.tiling
+    planes = ceil(last.planes / chain.channels)
+    blocks = ceil(last.width / t.width) * ceil(last.height / t.height) * planes
+    busiest = ceil(blocks / machine.multiprocessors)
+    clocks, rows = _clocks(chain, machine), chain.channels * sum(chain.heights[1:])
+    alone, waves = START + TURN * rows, max(1.0, busiest / _resident(chain, machine))
+    moved = last.planes * last.width * last.height * (2 + last.result_bytes)
+    parts = (moved / machine.copy / 1e6, busiest * clocks / machine.megahertz,
+             waves * alone / machine.megahertz)  # fmt: skip
+    return machine.launch + sum(part**2 for part in parts) ** 0.5
+
+
+def _clocks(chain: Chain, machine: Machine) -> float:
+    """That a block keeps a multiprocessor busy."""
+    bins, t = chain.columns * chain.first.phases, chain.tiling
+    sums = [t.width * t.height, *(bins * n for n in chain.heights[1:])]
+    products = sum(n * _axis(s).taps for n, s in zip(sums, chain.shapes, strict=True))
+    one = products / (RATE * machine.rates.get("mma.f16", 1.0)) + ELEMENT * sum(sums)
+    return chain.channels * one
+
+
+def _resident(chain: Chain, machine: Machine) -> int:
+    """Blocks that run on a multiprocessor at once."""
+    room = find_target(machine.target).multiprocessor
+    assert room is not None
+    return max(
+        1,
+        min(
+            room.blocks,
+            room.warps * 32 // chain.threads,
+            room.registers // (chain.threads * rounded(chain.registers, 8)),
+            room.shared_memory // (chain.shared + room.reserved_shared),
+        ),
+    )

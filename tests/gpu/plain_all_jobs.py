@@ -1,0 +1,7 @@
+"""All jobs of plain pipelines, in the order in which they are run and shown."""
+
+from plain_chain_jobs import CHAINS
+from plain_jobs import PICTURES
+from plain_model_jobs import MODELS
+
+JOBS = (*PICTURES, *CHAINS, *MODELS)

@@ -162,6 +162,11 @@ def _stays(m: Expr, floors: Floors) -> bool:
     match m:
         case Load(_, buffer, _, None):
             return buffer in floors
+        case Binary(BinaryOp.MAX, a, b):
+            return any(
+                isfinite(float_constant(x) or -inf) and _stays(y, floors)
+                for x, y in ((a, b), (b, a))
+            )
         case Binary(BinaryOp.MUL, a, b):
             return any(
                 (float_constant(x) or 0) > 0 and _stays(y, floors) for x, y in ((a, b), (b, a))

@@ -85,7 +85,7 @@ def fuse_online(body: Stmt, asked: Online) -> Stmt:
     result = change_stmts(with_masked_exponents(body, floors), fused)
     if not found:
         raise _refused(asked, f"`{asked.maximum}` is no array of its own", "compute_at a loop")
-    return with_powers_of_two(result, {asked.maximum})
+    return with_powers_of_two(result, floors)
 
 
 def _refused(asked: Online, why: str, hint: str) -> ScheduleError:

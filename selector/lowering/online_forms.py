@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from math import e as base
 from math import isfinite, log2
 
@@ -158,48 +158,53 @@ def _below(c: Expr, e: Expr) -> Expr | None:
             return None
 
 
-def with_powers_of_two(s: Stmt, maximum: Set[str]) -> Stmt:
-    """``2^(c*x - c*m)`` for ``exp(x - m)``, m of one of the buffers ``maximum``: what is multiplied
-    is a constant in x, and a number of a row in m. Every m becomes ``c*m`` alike, so that what is
-    taken with one and rescaled by the next stays exact.
+def with_powers_of_two(s: Stmt, floors: Mapping[str, float]) -> Stmt:
+    """``2^(c*x - M)`` for ``exp(x - m)``, m of a buffer with no element below a number (``floors``)
+    and M = c*m: what is multiplied is a constant in x, and a number of a row in m. It is finite
+    like m, and every m becomes the same M, so that what is taken with one and rescaled by the next
+    stays exact.
     """
 
     def power(e: Expr) -> Expr:
         match map_expr(e, power):
-            case Call(kind, "exp_f32", (exponent,)) if _goes_down(exponent, maximum):
+            case Call(kind, "exp_f32", (exponent,)) if _goes_down(exponent, floors):
                 two = Broadcast(FloatImm(2.0, kind.element), kind.lanes)
-                return Call(kind, "pow_f32", (two, _times(exponent)))
+                return Call(kind, "pow_f32", (two, _times(exponent, floors)))
             case inner:
                 return inner
 
-    return map_stmt(s, lambda b: with_powers_of_two(b, maximum), power)
+    return map_stmt(s, lambda b: with_powers_of_two(b, floors), power)
 
 
-def _goes_down(exponent: Expr, maximum: Set[str]) -> bool:
+def _goes_down(exponent: Expr, floors: Mapping[str, float]) -> bool:
     """Whether an exponent is ``x - m``, behind masks or not."""
     match exponent:
         case Select(_, value, low) if _is_constant(low):
-            return _goes_down(value, maximum)
+            return _goes_down(value, floors)
         case Binary(BinaryOp.SUB, _, m):
             of = in_every_lane(m)
-            return isinstance(of, Load) and of.buffer in maximum
+            return isinstance(of, Load) and of.buffer in floors
         case _:
             return False
 
 
-def _times(e: Expr) -> Expr:
+def _times(e: Expr, floors: Mapping[str, float]) -> Expr:
     """A value times log2(e)."""
     match e:
         case Select(c, value, low) if _is_constant(low):
-            return Select(c, _times(value), low)
+            return Select(c, _times(value, floors), low)
         case Binary(BinaryOp.SUB | BinaryOp.ADD as op, a, b):
-            return Binary(op, _times(a), _times(b))
+            return Binary(op, _times(a, floors), _times(b, floors))
         case Binary(BinaryOp.MUL, a, b) if (factor := float_constant(b)) is not None:
             return Binary(BinaryOp.MUL, a, _constantly(factor * LOG2_E, b))
         case Binary(BinaryOp.MUL, a, b) if float_constant(a) is not None:
-            return _times(Binary(BinaryOp.MUL, b, a))
+            return _times(Binary(BinaryOp.MUL, b, a), floors)
         case _:
-            return Binary(BinaryOp.MUL, e, _constantly(LOG2_E, e))
+            found = Binary(BinaryOp.MUL, e, _constantly(LOG2_E, e))
+            of = in_every_lane(e)
+            low = floors.get(of.buffer, 0.0) if isinstance(of, Load) else 0.0
+            finite = low * LOG2_E >= LOWEST
+            return found if finite else Binary(BinaryOp.MAX, found, _constantly(LOWEST, e))
 
 
 def _constantly(value: float, like: Expr) -> Expr:

@@ -349,11 +349,19 @@ def test_blocks_that_stay_do_not_divide_for_each_run_of_keys() -> None:
     assert_right(case, kernel, (2, 4, 70, 83))
 
 
-@pytest.mark.parametrize("name", ["a soft cap", "a bias"])
-def test_what_becomes_of_a_score_is_computed_once(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "own"), [("a soft cap", "tanhf("), ("a bias, behind a mask", "B_im_in_")]
+)
+def test_what_becomes_of_a_score_is_computed_once(name: str, own: str) -> None:
     """In the tile, before the maximum, the sum and the weights read it."""
     source = hb.compile(ORDERS[name].scheduled()[0], target="sm_90a").source
-    own = "tanhf(" if name == "a soft cap" else "B["
-    elements = [line for line in source.splitlines() if own in line and "scores" in line]
-    assert elements
-    assert all("=" in line.split(own)[0] and "total" not in line for line in elements)
+    elements = [line.strip() for line in source.splitlines() if own in line and "scores" in line]
+    scores = [line for line in elements if line.startswith("scores")]
+    assert scores
+    assert not any("total" in line or "rounded[" in line for line in elements)
+
+
+def test_an_array_that_scores_have_added_comes_with_the_keys() -> None:
+    """By the copy engine, as many runs ahead."""
+    source = hb.compile(ORDERS["a bias"].scheduled()[0], target="sm_90a").source
+    assert "&map_B" in source

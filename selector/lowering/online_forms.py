@@ -117,11 +117,11 @@ def _negated(c: Expr) -> Expr | None:
     match c:
         case Not(value):
             return value
-        case Compare(CompareOp.LT, a, b):
+        case Compare(CompareOp.LT, a, b) if not a.type.is_float:
             return Compare(CompareOp.LE, b, a)
         case Binary(BinaryOp.OR, a, b):
-            parts = _negated(a), _negated(b)
-            return None if parts[0] is None or parts[1] is None else conjunction(*parts)
+            left, right = _negated(a), _negated(b)
+            return None if left is None or right is None else conjunction(left, right)
         case _:
             return None
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from selector.diagnostics import TargetError
 
 COMPILE_ONLY = "compile-only, not run on this hardware"
+# Elements of a box of the copy engine along a dimension, with those between them, at most (CUDA
+# Driver API, cuTensorMapEncodeTiled).
+LARGEST_BOX = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,14 +150,16 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     filters = pixels.pop(layer.filters)
     reduced = member.stages[1].reduced
     taps = prod(number(reduced[place].extent) or 1 for place in layer.taps)
-    channels = known.value(reduced[layer.channels].extent)
+    summed = reduced[layer.channels].extent
     phases = [n for d, n in enumerate(layer.phases) if d != layer.filters]
     pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
     count = prod(phases)
     steps = tuple(step for d, step in enumerate(layer.steps) if d != layer.inner)
+    reach = tuple(r for d, r in enumerate(layer.reach) if d != layer.inner)
     rows = 0 if count > 1 else max(_reads_in_rows(m, layer) for m in program)
     return layers.Shape(
-        tuple(pixels), filters, max(1, channels), taps, layer.bytes, count, steps, rows
+        tuple(pixels), filters, max(1, known.value(summed)), taps, layer.bytes, count, steps, rows,
+        reach, number(summed) is not None,
     )  # fmt: skip
 
 

@@ -1,8 +1,10 @@
 """The schedule of sums over channels and windows of pixels: an implicit matrix product.
 
-A block has a box of pixels with some filters, its groups of four warps have 64 pixels each. For a
-run of channels and a tap it stages what it needs of the pixels and of the weights, several runs
-ahead; the pixels of a box are the rows of a matrix, whatever the window.
+A block has some filters of a few boxes of 64 pixels, which its groups of four warps share out. For
+a run of channels it stages what one tap needs of the pixels and of the weights, or what all taps
+need, several runs ahead. The pixels of a box are the rows of a matrix, whatever the window: where
+all taps read one copy, its rows are those of a box from another pixel on. Few weights stay there:
+what comes is then the pixels of one tile after the other.
 """
 
 from __future__ import annotations
@@ -44,15 +46,42 @@ class Layers:
 
 def schedule_layer(p: Layers, size: Tiling) -> Any:
     """Schedule a layer so; returns the output."""
+    block, group, strip = _blocks(p, size)
+    pixels = list(p.total.args()[: len(p.places)])
+    c = pixels.pop(p.filters)
+    if p.filters or list(size.order) != sorted(size.order):
+        p.total.reorder_storage(c, *(pixels[d] for d in size.order))
+    p.total.bound_extent(c, size.n).compute_at(p.output, group if size.strips else block)
+    for d, (pixel, extent) in enumerate(zip(pixels, size.block, strict=True)):
+        groups = size.groups if size.strips and d == size.along else 1
+        p.total.bound_extent(pixel, extent // groups)
+    store_in(p.total, MemoryType.WGMMAAccumulator)
+    run = _sums(p, c, tuple(pixels), size)
+    if size.strips:
+        _stage_pixels(p, (p.output, strip), size)
+        _stage_weights(p, (p.output, block), size)
+    else:
+        _stage_pixels(p, (p.total, run), size)
+        pipeline_stages(_stage_weights(p, (p.total, run), size), size.stages)
+    return p.output
+
+
+def _blocks(p: Layers, size: Tiling) -> tuple[Any, Any, Any]:
+    """Give each block its pixels and filters; its innermost loop over blocks, that of its groups,
+    and that over strips.
+    """
     c, *pixels = p.places
-    no, ni, xy, nx, yz = variables("no", "ni", "xy", "nx", "yz")
+    no, ni, xy, nx, yz, strip = variables("no", "ni", "xy", "nx", "yz", "strip")
     outer, inner = zip(*(variables(f"p{d}o", f"p{d}i") for d in range(len(pixels))), strict=True)
     p.output.split(c, no, ni, size.n)
     for pixel, po, pi, extent in zip(pixels, outer, inner, size.block, strict=True):
         p.output.split(pixel, po, pi, extent)
     vectors, group = _parts(p.output, ni, inner, size)
+    strips = (strip,) if size.strips else ()
+    if strips:
+        p.output.split(outer[size.along], outer[size.along], strip, size.strips)
     first, last = p.phases[:1], p.phases[1:]
-    p.output.reorder(*vectors, *group, *first, no, *outer[:-1], *last, outer[-1])
+    p.output.reorder(*vectors, *group, *strips, *first, no, *outer[:-1], *last, outer[-1])
     for phase in first:  # Halide follows two loops in one
         p.output.fuse(phase, no, nx)
         no = nx
@@ -65,63 +94,90 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
     p.output.gpu_blocks(no, *outer)
     if size.persistent:
         persistent(p.output)
-    pixels = list(p.total.args()[: len(p.places)])
-    c = pixels.pop(p.filters)
-    if p.filters:
-        p.total.reorder_storage(c, *pixels)
-    p.total.bound_extent(c, size.n).compute_at(p.output, no)
-    for pixel, extent in zip(pixels, size.block, strict=True):
-        p.total.bound_extent(pixel, extent)
-    store_in(p.total, MemoryType.WGMMAAccumulator)
-    vectors, group = _parts(p.total, c, tuple(pixels), size)
+    return no, group[0], strip
+
+
+def _sums(p: Layers, c: Any, pixels: tuple[Any, ...], size: Tiling) -> Any:
+    """Give each group its sums; the loop over runs, if they are sums of several."""
+    shared = not size.strips
+    vectors, group = _parts(p.total, c, pixels, size, shared=shared)
     p.total.reorder(*vectors, *group)
     ko, ki, ku, kv = rvars("ko", "ki", "ku", "kv")
-    update = p.total.update().split(p.channels, ko, ki, size.k).split(ki, ku, kv, size.depth)
-    run = ko
-    for number, tap in enumerate(reversed(p.taps)):
+    update, whole, run = p.total.update(), p.taps if size.taps > 1 else (), ko
+    if shared:
+        update.split(p.channels, ko, ki, size.k).split(ki, ku, kv, size.depth)
+    else:
+        update.split(p.channels, ku, kv, size.depth)
+    for number, tap in enumerate(() if whole else reversed(p.taps)):
         (both,) = rvars(f"run{number}")
         update.fuse(tap, run, both)
         run = both
-    vectors, group = _parts(update.atomic(), c, tuple(pixels), size)
-    update.reorder(kv, *vectors, ku, *group, run).vectorize(kv).unroll(ku)
-    extents = list(size.block)
-    extents.insert(p.inner, size.k)
-    extents += [1] * (len(p.staged.args()) - len(extents))  # of windows one tap
-    _stage(p.total, p.staged, run, extents, p.inner, size)
-    extents = [1] * len(p.weights.args())
-    extents[p.along[0]], extents[p.along[1]] = size.k, size.n
-    _stage(p.total, p.weights.in_(p.total), run, extents, p.row, size)
-    return p.output
+    vectors, group = _parts(update.atomic(), c, pixels, size, shared=shared)
+    runs = (run,) if shared else ()
+    update.reorder(kv, *vectors, ku, *whole, *group, *runs).vectorize(kv).unroll(ku)
+    for tap in whole:
+        update.unroll(tap)
+    return run
 
 
 def _parts(
-    stage: Any, c: Any, pixels: tuple[Any, ...], size: Tiling
+    stage: Any, c: Any, pixels: tuple[Any, ...], size: Tiling, *, shared: bool = True
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Give each group its pixels, as unrolled vector statements; the loops of these, innermost
-    first, and that of the groups.
+    """Give each group its pixels, as unrolled vector statements, of a stage that groups have a part
+    of each (``shared``) or one has alone; the loops of these, innermost first, and that of the
+    groups.
     """
-    nu, nv, group, pv = variables("nu", "nv", "g", "pv")
+    nu, nv, group, pu, pv = variables("nu", "nv", "g", "pu", "pv")
+    along, box = pixels[size.along], size.box[size.along]
     stage.split(c, nu, nv, size.columns)
-    stage.split(pixels[size.along], group, pv, size.box[size.along])
-    inner = [pv if d == size.along else pixel for d, pixel in enumerate(pixels)]
+    if shared:
+        stage.split(along, group, pv, box * size.boxes).gpu_threads(group)
+    else:
+        pv = along
+    boxes = (pu,) if size.boxes > 1 else ()
+    if boxes:
+        stage.split(pv, pu, pv, box)
+    inner = [pv if d == size.along else pixels[d] for d in size.order]
     for loop in (nv, *inner):
         stage.vectorize(loop)
-    stage.unroll(nu).gpu_threads(group)
-    return (nv, *inner, nu), (group,)
+    for loop in (nu, *boxes):
+        stage.unroll(loop)
+    return (nv, *inner, nu, *boxes), (group,) if shared else ()
+
+
+def _stage_pixels(p: Layers, at: tuple[Any, Any], size: Tiling) -> None:
+    """Copy the pixels that a block needs for a run into shared memory, several runs deep."""
+    extents, order = list(size.read), [d + (d >= p.inner) for d in size.order]
+    extents.insert(p.inner, size.k)
+    several = len(p.staged.args()) - len(extents)  # of windows one tap
+    order += range(len(extents), len(extents) + several)
+    pipeline_stages(_stage(p.staged, at, extents + [1] * several, (p.inner, *order)), size.stages)
+
+
+def _stage_weights(p: Layers, at: tuple[Any, Any], size: Tiling) -> Any:
+    """Copy the weights of a run, or all of them, into shared memory; the copy."""
+    weights = p.weights.in_(p.total)
+    extents: list[int | None] = [None if size.taps > 1 else 1] * len(weights.args())
+    extents[p.along[0]], extents[p.along[1]] = size.k, size.n
+    rest = [d for d in range(len(extents)) if d not in p.along]
+    matrix = sorted(p.along, key=lambda d: d != p.row)
+    return _stage(weights, at, extents, (*matrix, *rest))
 
 
 def _stage(
-    total: Any, staged: Any, run: Any, extents: Sequence[int], inner: int, size: Tiling
-) -> None:
-    """Copy what a block needs of an operand for a run into shared memory, several runs deep, with
-    one of its dimensions along the rows there.
+    staged: Any, at: tuple[Any, Any], extents: Sequence[int | None], order: Sequence[int]
+) -> Any:
+    """Copy a part of an operand of those ``extents`` (None where Halide knows them) into shared
+    memory, with its dimensions in an order of their own, the first along the rows there; the copy.
     """
-    staged.compute_at(total, run).store_in(GPU_SHARED)
+    staged.compute_at(*at).store_in(GPU_SHARED)
     args = staged.args()
-    if inner:
-        staged.reorder_storage(args[inner], *args[:inner], *args[inner + 1 :])
+    several = [d for d in order if extents[d] != 1]
+    if order[0] or several != sorted(several):
+        staged.reorder_storage(*(args[d] for d in order))
     for arg, extent in zip(args, extents, strict=True):
-        staged.bound_extent(arg, extent)
-        if extent > 1:
-            staged.vectorize(arg)
-    pipeline_stages(staged, size.stages)
+        if extent is not None:
+            staged.bound_extent(arg, extent)
+            if extent > 1:
+                staged.vectorize(arg)
+    return staged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
@@ -14,6 +15,7 @@ from halide_bridge.schedules.channels import by_threads
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import (
+    LANES,
     Grid,
     aligned,
     along_dims,
@@ -279,6 +281,8 @@ class Scheduling:
         along = reductions.along_memory(member, self.placement)
         if along is not None:
             return reductions.by_warps(self.script, func, func.in_(), along[0], func.rvars(0))
+        if member.label in self.plan.stored and chooses(member):
+            return reductions.searched(self.script, func)
         if member.args:
             return reductions.alone(self.script, member, self.placement, self.plan.known)
         func.compute_root().gpu_single_thread()
@@ -351,7 +355,10 @@ class Scheduling:
     def _updates(self, member: Member) -> Grid:
         func = self._func(member)
         first, *others = member.stages[1:]
-        scatters = not others and associative(member) and not any(first.free)
+        free = [d for d, arg in enumerate(first.free) if arg is not None]
+        sizes = [self.plan.known.extent(member, d) for d in free]
+        few = not free or prod(sizes) < LANES * self.plan.machine.multiprocessors
+        scatters = not others and associative(member) and not all(first.free) and few
         bins = bins_of(member, self.placement) if scatters and first.reduced else None
         if bins is not None:
             return by_copies(self.script, func, bins, first.reduced)
@@ -360,7 +367,8 @@ class Scheduling:
             aligned(func, func.args()[0], VECTOR // member.types[0].bytes)
         grid = self._first(member, func)
         if scatters:
-            grid = reductions.scattered(self.script, func)
+            turns = prod(max(1, self.plan.known.value(r.extent)) for r in first.reduced)
+            grid = reductions.scattered(self.script, func, free, sizes, turns)
             spread(self.script, func.update(0), func.args())
             return grid
         for stage in member.stages[1:]:

@@ -22,7 +22,7 @@ from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recognise.windows import Window, phases_of
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED, REGISTER
-from selector.families.transforms import COLUMNS, ROWS, Chain, Tiling
+from selector.families.transforms import ROWS, Chain, Tiling
 from selector.families.windows.limits import pitch
 from selector.families.windows.tiling import Shape
 
@@ -112,17 +112,18 @@ def _store(script: Script, p: Transforms, chain: Chain) -> None:
 
 
 def _bounded(p: Transforms, func: Recorded, chain: Chain, *extents: int) -> None:
-    """Of x and y, a block's channels, and one of all other dimensions."""
+    """Of x and y, if that is not 0, a block's channels, and one of all other dimensions."""
     own = "" if p.channel is None else p.channel.name()
     rest = [chain.channels if v.name() == own else 1 for v in func.args()[2:]]
     for variable, extent in zip(func.args(), (*extents, *rest), strict=True):
-        func.bound_extent(variable, extent)
+        if extent:
+            func.bound_extent(variable, extent)
 
 
 def _last(script: Script, p: Transforms, tile: Recorded, chain: Chain) -> None:
     """Each warp has rows of neighbours, channel by channel."""
     xo, xi, xb, xw, yw, yi, w = script.variables("xo", "xi", "xb", "xw", "yw", "yi", "w")
-    t, phases, (last, *_) = chain.tiling, chain.last.phases, p.filters
+    t, part, (last, *_) = chain.tiling, chain.parts[0], p.filters
     x, y, *rest = tile.args()
     tile.compute_at(p.output, xo).store_in(GPU_SHARED)
     _bounded(p, tile, chain, t.width, t.height)
@@ -132,13 +133,13 @@ def _last(script: Script, p: Transforms, tile: Recorded, chain: Chain) -> None:
     else:
         tile.reorder_storage(p.channel, x, y).align_storage(p.channel, chain.channels)
         tile.align_storage(x, t.width + run)
-    tile.split(x, xw, xi, t.across).split(xi, xb, xi, phases).split(y, yw, yi, ROWS)
+    tile.split(x, xw, xi, t.across).split(xi, xb, xi, part).split(y, yw, yi, ROWS)
     tile.fuse(xw, yw, w).reorder(xi, yi, xb, w, *rest)
     tile.vectorize(xi).vectorize(yi).vectorize(xb).gpu_threads(w)
     last.total.compute_at(tile, w).bound_extent(x, t.across).bound_extent(y, ROWS)
     store_in(last.total, MemoryType.WMMAAccumulator)
     for stage, inner in ((last.total, ()), (last.total.update().atomic(), (last.along,))):
-        stage.split(x, xb, xi, phases).reorder(*inner, xi, y, xb)
+        stage.split(x, xb, xi, part).reorder(*inner, xi, y, xb)
         for loop in (*inner, xi, y):
             stage.vectorize(loop)
         stage.unroll(xb)
@@ -148,42 +149,53 @@ def _columns(script: Script, p: Transforms, at: tuple[Recorded, Any], chain: Cha
     """The products of a warp: its bins stand one below the other, so that the rows of each are
     those of the one before.
     """
-    warp, q = script.variables("warp", "q")
-    bins, filters = chain.first.phases, p.filters
+    warp, q, outer, inner = script.variables("warp", "q", "outer", "inner")
+    bins, filters, run = chain.unit, p.filters, chain.shapes[-1].run
     *kept, shared = [f.image for f in filters[-2::-1]]
     x, y, *rest = shared.args()
     shared.compute_at(*at).store_in(GPU_SHARED).reorder_storage(y, x, *rest)
-    shared.align_storage(y, pitch(chain.tiling.height, chain.shapes[0].run))
+    shared.align_storage(y, pitch(chain.tiling.height, run))
     shared.bound_extent(x, bins * chain.columns).split(x, warp, q, bins).gpu_threads(warp)
-    for func in kept:
-        func.compute_at(shared, warp).store_in(REGISTER)
-        func.bound_extent(func.args()[0], bins)
-        func.reorder_storage(func.args()[1], func.args()[0], *func.args()[2:])
-    made = zip([*kept, shared], filters[:0:-1], chain.heights[:0:-1], strict=True)
-    parts = [COLUMNS, *(s.y.phases for s in chain.shapes[-2:0:-1])]
-    for (func, own, height), part in zip(made, parts, strict=True):
-        x, around = (q, (warp,)) if func is shared else (func.args()[0], ())
-        _sums(script, own, (shared, warp), (bins, height, part))
-        outer, inner = script.variables("outer", "inner")
-        y = func.args()[1]
+    made = zip(
+        [*kept, shared], filters[:0:-1], chain.heights[:0:-1], chain.parts[:0:-1], strict=True
+    )
+    for func, own, height, part in made:
+        x, y, *rest = func.args()
+        upright = chain.upright and own is filters[-1]
+        _sums(script, own, (shared, warp), (bins, height, part), upright)
         func.bound_extent(y, height).split(y, outer, inner, part)
-        func.reorder(inner, x, outer, *around).vectorize(inner).vectorize(x).unroll(outer)
+        if func is shared:
+            func.reorder(inner, q, outer, warp).vectorize(inner).vectorize(q).unroll(outer)
+            continue
+        func.compute_at(shared, warp).bound_extent(x, bins)
+        if upright:
+            func.store_in(GPU_SHARED).align_storage(x, pitch(bins, run))
+        else:
+            func.store_in(REGISTER).reorder_storage(y, x, *rest)
+        tile = (x, inner) if upright else (inner, x)
+        func.reorder(*tile, outer).vectorize(tile[0]).vectorize(tile[1]).unroll(outer)
 
 
 def _sums(
-    script: Script, own: Filter, at: tuple[Recorded, Any], extents: tuple[int, int, int]
+    script: Script,
+    own: Filter,
+    at: tuple[Recorded, Any],
+    extents: tuple[int, int, int],
+    upright: bool,
 ) -> None:
-    """All sums of a warp's column: so many bins, rows, and rows of a product. They are one run of
+    """All sums of a warp: so many bins, rows, and rows of a product. They are one run of
     instructions, which has the matrix once.
     """
     outer, inner = script.variables("outer", "inner")
     (x, y, *rest), (bins, height, part) = own.total.args(), extents
     own.total.compute_at(*at).bound_extent(y, height).bound_extent(x, bins)
-    own.total.reorder_storage(y, x, *rest)
+    if not upright:
+        own.total.reorder_storage(y, x, *rest)
     store_in(own.total, MemoryType.WMMAAccumulator)
+    tile = (x, inner) if upright else (inner, x)
     for stage, along in ((own.total, ()), (own.total.update().atomic(), (own.along,))):
-        stage.split(y, outer, inner, part).reorder(*along, inner, x, outer)
-        for loop in (*along, inner, x):
+        stage.split(y, outer, inner, part).reorder(*along, *tile, outer)
+        for loop in (*along, *tile):
             stage.vectorize(loop)
         stage.unroll(outer)
 
@@ -192,7 +204,9 @@ def _stage_image(p: Transforms, copy: Recorded, chain: Chain) -> None:
     (xo,), run = p.output.script.variables("xo"), chain.shapes[-1].run
     x, y, *rest = copy.args()
     copy.compute_at(p.output, xo).store_in(GPU_SHARED)
-    _bounded(p, copy, chain, chain.read, chain.heights[-1])
+    _bounded(p, copy, chain, 0 if chain.lead else chain.read, chain.heights[-1])
+    if chain.lead:
+        copy.align_bounds(x, run)
     copy.align_storage(x, pitch(chain.read, run))
     for loop in (x, y, *rest):
         copy.vectorize(loop)

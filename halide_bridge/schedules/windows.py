@@ -225,8 +225,8 @@ def _columns(p: Windows, shape: Shape, size: Tiling) -> Any:
     p.output.split(p.x, xo, xi, size.width).split(xi, xv, xi, size.outputs)
     p.output.split(p.y, yo, yi, size.height).split(yi, yw, yi, size.rows)
     p.output.split(yi, yv, yi, shape.band)
-    blocks = p.blocks(xo, yo)
-    p.output.reorder(xi, yi, xv, yv, yw, *blocks).vectorize(xi).vectorize(yi)
+    blocks, tile = p.blocks(xo, yo), _in_order(shape, xi, yi)
+    p.output.reorder(*tile, xv, yv, yw, *blocks).vectorize(tile[0]).vectorize(tile[1])
     p.output.unroll(xv).unroll(yv).gpu_blocks(*blocks).gpu_threads(yw)
     p.total.bound_extent(p.x, size.width).bound_extent(p.y, size.rows).compute_at(p.output, yw)
     store_in(p.total, MemoryType.WMMAAccumulator)
@@ -240,13 +240,23 @@ def _columns(p: Windows, shape: Shape, size: Tiling) -> Any:
 
 def _sum_of_columns(p: Windows, shape: Shape, size: Tiling) -> None:
     xi, xv, yi, yv = variables("xi", "xv", "yi", "yv")
-    (taps,) = p.taps
+    (taps,), tile = p.taps, _in_order(shape, xi, yi)
+    if tile[0] is yi:
+        x, y, *rest = p.total.args()
+        p.total.reorder_storage(y, x, *rest)
     for stage, inner in ((p.total, ()), (p.total.update().atomic(), (taps,))):
         stage.split(p.x, xv, xi, size.outputs).split(p.y, yv, yi, shape.band)
-        stage.reorder(*inner, xi, yi, xv, yv)
-        for loop in (*inner, xi, yi):
+        stage.reorder(*inner, *tile, xv, yv)
+        for loop in (*inner, *tile):
             stage.vectorize(loop)
         stage.unroll(xv).unroll(yv)
+
+
+def _in_order(shape: Shape, x: Any, y: Any) -> tuple[Any, Any]:
+    """Of a vector statement of columns, innermost first: of few phases, rows of several windows are
+    the columns of a product.
+    """
+    return (y, x) if 1 < shape.y.phases < shape.band else (x, y)
 
 
 def _make(made: Made, reader: Any, block: Any, units: int, run: int) -> None:
@@ -262,16 +272,16 @@ def _make(made: Made, reader: Any, block: Any, units: int, run: int) -> None:
         kept.bound_extent(plane, 1)
     kept.align_storage(p.x, pitch(box.width, run))
     kept.split(p.x, xv, xi, box.outputs)
-    rows: tuple[Any, ...] = (yi,) if shape.down else ()
+    tile = _in_order(shape, xi, yi) if shape.down else (xi,)
     if shape.down:
         kept.split(p.y, yr, yi, box.rows)
     else:
         yr = p.y
     each = turns(box, units)
     kept.split(yr, yt, yu, -(-box.units // each), *([] if shape.down else [GUARD])).reorder(
-        xi, *rows, xv, yu, yt
+        *tile, xv, yu, yt
     )
-    for loop in (xi, *rows):
+    for loop in tile:
         kept.vectorize(loop)
     kept.unroll(xv).gpu_threads(yu)
     total.bound_extent(p.x, box.width).bound_extent(p.y, box.rows).compute_at(kept, yu)

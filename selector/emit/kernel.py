@@ -273,7 +273,8 @@ class KernelEmitter:
             return
         self.nests.note_threads(s, body, total, unit)
         own = self.kernel.own & (stored_names(body) | loaded_names(body))
-        self.threads.alone = {} if own or not _are_apart(body, loops) else dict(loops)
+        apart = frozenset[str]() if own else _apart(body, frozenset(name for name, _ in loops))
+        self.threads.alone = {name: extent for name, extent in loops if name in apart}
         if own or holds_row_join(body):  # one turn a thread
             every = total == unit.size
             with w.block() if every else w.when(less(unit.thread, total)):
@@ -366,18 +367,18 @@ class KernelEmitter:
         return True
 
 
-def _are_apart(s: Stmt, loops: list[tuple[str, int]]) -> bool:
-    """Whether nothing else is in a statement but loops, conditions that are the same for all
-    threads, and stores, and none of them reads what another one stores.
+def _apart(s: Stmt, loops: frozenset[str]) -> frozenset[str]:
+    """Those of some loops over threads that do nothing else but loops, conditions that are the same
+    for all threads along them, and stores, none of which reads what another one stores.
     """
     match s:
         case For(body=body):
-            return _are_apart(body, loops)
+            return _apart(body, loops)
         case IfThenElse(condition, body, None):
-            same = free_vars(condition).isdisjoint(name for name, _ in loops)
-            return same and _are_apart(body, loops)
-        case Block(stmts):
-            apart = stored_names(s).isdisjoint(loaded_names(s))
-            return apart and all(_are_apart(x, loops) for x in stmts)
+            return _apart(body, loops - free_vars(condition))
+        case Block(stmts) if stored_names(s).isdisjoint(loaded_names(s)):
+            return loops.intersection(*(_apart(x, loops) for x in stmts))
+        case Store():
+            return loops
         case _:
-            return isinstance(s, Store)
+            return frozenset()

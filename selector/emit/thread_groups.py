@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from selector.emit.thread_lanes import block_behind, goes_on, later, one_lane
 from selector.emit.thread_sums import ThreadStatements
@@ -33,6 +34,7 @@ from selector.emit.thread_vectors import (
 )
 from selector.gpu.ir.expressions import all_of, equal, less, number, plus, remainder, times
 from selector.gpu.ir.nodes import Let
+from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, Stmt, Store
 from selector.lowering.structure import loaded_names, stored_names, under_conditions
 
@@ -80,7 +82,7 @@ def _group(
         return None
     written = frozenset[str]().union(*map(stored_names, stores))
     read = [loaded_names(s) for s in stores]
-    if len(written) < len(stores) or written & frozenset[str]().union(*read) or not read[0]:
+    if written & frozenset[str]().union(*read) or not read[0]:
         return None
     if any(names != read[0] for names in read):
         return None
@@ -93,12 +95,23 @@ def _group(
         return None
     if code.alone[thread] < 2 or not all(goes_on(one, thread, lanes) for one in ones):
         return None
+    if not _are_apart(ones, lanes * code.alone[thread]):
+        return None
     places = Windows(context, Needs(lanes), anywhere=True)
     ahead = _as_vectors([later(one, SHIFT) for one in ones], lanes, places)
     widths = [widest(context.storages[s.buffer], lanes) for s in stores]
     ahead = tuple(replace(v, per=n, ahead=True) for v, n in zip(ahead, widths, strict=False))
     conditions = dict.fromkeys(c for part in parts if part for c in part[0])
     return (_Group(stores, tuple(conditions), thread), aligned, ahead) if ahead else None
+
+
+def _are_apart(ones: Sequence[Store], row: int) -> bool:
+    """Whether stores of one array lie beyond what a ``row`` of threads stores of each."""
+    for a, b in combinations(ones, 2):
+        off = (to_affine(a.index) - to_affine(b.index)).constant
+        if a.buffer == b.buffer and (off is None or abs(off) < row):
+            return False
+    return True
 
 
 def _as_vectors(ones: Sequence[Store], lanes: int, windows: Windows) -> tuple[Vectors, ...]:

@@ -7,9 +7,12 @@ as often as there are, and along rows again, each of which has all phases of a t
 
 A warp has a column of tiles, whose bins are the rows of its products, so that what one product
 gives is the next one's operand as it lies in registers. The last filter adds neighbouring columns,
-which all warps of a block have left in shared memory. Shapes are those of windows, the last filter
-first and that of the image last. What is no property of a GPU was fitted to times of eleven tilings
-of one picture on an H100, 10 % off in the mean.
+which all warps of a block have left in shared memory. Where a tile has fewer bins than a product
+has rows, a warp has several columns, and the first filter's products have rows of the image, which
+go to the next one by way of shared memory.
+
+Shapes are those of windows, the last filter first and that of the image last. What is no property
+of a GPU was fitted to times of eleven tilings of one picture on an H100, 10 % off in the mean.
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ from itertools import pairwise, product
 from math import ceil
 
 from selector.families.windows.limits import pitch
-from selector.families.windows.tiling import Axis, Shape, rounded
+from selector.families.windows.tiling import COLUMNS, Axis, Shape, rounded
 from selector.machine.record import Machine
 from selector.targets import Target, find_target
 
-ROWS, COLUMNS, DEPTH = 16, 8, 16  # of an instruction
+ROWS, DEPTH = 16, 16  # of an instruction
 WIDTHS, HEIGHTS = (32, 64, 96, 128), (16, 32, 64)
 OTHERS = 20  # registers of a thread beside the bins that it keeps
 RATE = 0.49  # of the tensor units' that such products reach
@@ -47,7 +50,7 @@ class Tiling:
 class Chain:
     """The filters of one, ``channels`` of a pixel of which are a block's, and what a tile of a size
     needs of each: ``heights`` rows, the last filter's first and those of the image last, of
-    ``columns`` columns of tiles, ``read`` pixels of a row of the image.
+    ``columns`` of warps, ``read`` pixels of a row of the image.
     """
 
     shapes: tuple[Shape, ...]
@@ -62,20 +65,42 @@ class Chain:
     def last(self) -> Axis:
         return self.shapes[0].x
 
+    @property
+    def unit(self) -> int:
+        """Bins of a warp."""
+        return max(self.first.phases, ROWS)
+
+    @property
+    def upright(self) -> bool:
+        """Whether rows of the image are the rows of the first filter's products."""
+        return self.first.phases < ROWS
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Rows, or for the last filter columns, of a product of each."""
+        rows = (max(_axis(s).phases, COLUMNS) for s in self.shapes[:-1])
+        return (*rows, ROWS if self.upright else COLUMNS)
+
     @cached_property
     def heights(self) -> tuple[int, ...]:
         found = [self.tiling.height]
         for shape in self.shapes[1:-1]:
             found.append(shape.y.reach(found[-1]))
-        return (found[0], *found)
+        return (found[0], *found[:-1], rounded(found[-1], self.parts[-1]))
 
     @property
     def columns(self) -> int:
-        return self.last.reach(self.tiling.width) // self.first.phases
+        return ceil(self.last.reach(self.tiling.width) / self.unit)
+
+    @property
+    def lead(self) -> int:
+        """Pixels of a row ahead of what is read, since it begins where copies do."""
+        return self.first.first % self.shapes[-1].run
 
     @property
     def read(self) -> int:
-        return self.first.reach(self.columns * self.first.phases)
+        reach = self.lead + self.first.reach(self.columns * self.unit)
+        return rounded(reach, self.shapes[-1].run)
 
     @property
     def stored(self) -> int:
@@ -91,7 +116,9 @@ class Chain:
         """Bytes of the image, of what the last filter reads, of its results, and the matrices."""
         t, run = self.tiling, self.shapes[-1].run
         image = self.channels * self.heights[-1] * pitch(self.read, run)
-        between = self.columns * self.first.phases * pitch(t.height, run)
+        between = self.columns * self.unit * pitch(t.height, run)
+        if self.upright:
+            between += self.columns * self.heights[-1] * pitch(self.unit, run)
         results = self.channels * (t.width + run) * t.height
         matrices = sum(_axis(s).phases * pitch(_axis(s).taps, run) for s in self.shapes)
         return 2 * (image + between + results + matrices) + 1024
@@ -100,7 +127,7 @@ class Chain:
     def registers(self) -> int:
         """Of a thread, about: what a filter reads and what it gives are kept as halves."""
         most = max(made + read for made, read in pairwise((*self.heights[1:], 0)))
-        return OTHERS + self.first.phases * most // 64
+        return OTHERS + self.unit * most // 64
 
 
 def ranked(shapes: Sequence[Shape], channels: int, machine: Machine) -> list[tuple[float, Tiling]]:
@@ -115,7 +142,7 @@ def ranked(shapes: Sequence[Shape], channels: int, machine: Machine) -> list[tup
 
 def _space(shapes: Sequence[Shape]) -> Iterator[Tiling]:
     """Warps have as few neighbours of the last filter as leaves each of them some."""
-    phases = shapes[0].x.phases
+    phases = max(shapes[0].x.phases, COLUMNS)
     for width, height in product(WIDTHS, HEIGHTS):
         turns = width // phases * (height // ROWS)
         columns = Chain(tuple(shapes), 1, Tiling(width, height, phases)).columns
@@ -135,23 +162,25 @@ def why_not(chain: Chain, target: Target) -> str:
         return "its filters do not lie along rows, columns and rows"
     if any(s.y.taps > 1 or s.signal or s.channels > 1 for s in (last, first)):
         return "a filter along rows has taps along columns, too"
-    axes = [_axis(s) for s in chain.shapes]
-    if any(a.taps % DEPTH or a.dilation > 1 or a.step % COLUMNS or a.phases % COLUMNS
-           for a in axes):  # fmt: skip
+    axes, bins = [_axis(s) for s in chain.shapes], chain.first.phases
+    held = axes[1 : -2 if chain.upright else -1]  # what these read lies in registers
+    if any(a.dilation > 1 or a.taps % COLUMNS for a in axes) or any(a.step % COLUMNS for a in held):
         return "its windows are no whole operands"
-    if chain.first.phases % ROWS or last.x.step != chain.first.phases or last.x.first:
-        return "the last filter does not read whole tiles of the first"
-    if last.x.taps % chain.first.phases or any(s.y.first % COLUMNS for s in between):
-        return "the last filter does not read whole tiles of the first"
-    return _no_room(chain, between, target)
+    if any(max(a.phases, COLUMNS) % min(a.phases, COLUMNS) for a in axes):
+        return "its phases are no whole products"
+    if chain.unit % bins or chain.unit % ROWS or chain.first.step * chain.unit // bins % COLUMNS:
+        return "tiles of the first filter are no whole products"
+    if last.x.step * chain.tiling.width // last.x.phases % chain.unit or last.x.first:
+        return "the last filter does not read whole columns of tiles"
+    return _no_room(chain, target)
 
 
-def _no_room(chain: Chain, between: Sequence[Shape], target: Target) -> str:
-    t, (last, *_) = chain.tiling, chain.shapes
-    tall = zip(chain.heights[1:], between, strict=False)
-    if t.width % t.across or t.across % last.x.phases or t.height % ROWS:
+def _no_room(chain: Chain, target: Target) -> str:
+    t = chain.tiling
+    tall = zip(chain.heights[1:-1], chain.parts[1:-1], strict=True)
+    if t.width % t.across or t.across % chain.parts[0] or t.height % ROWS:
         return "a tile has no whole products"
-    if any(height % shape.y.phases for height, shape in tall) or chain.heights[-1] % COLUMNS:
+    if any(height % part for height, part in tall):
         return "a tile has no whole products"
     room = target.multiprocessor
     assert room is not None
@@ -177,9 +206,11 @@ def microseconds(chain: Chain, machine: Machine) -> float:
 
 def _clocks(chain: Chain, machine: Machine) -> float:
     """That a block keeps a multiprocessor busy."""
-    bins, t = chain.columns * chain.first.phases, chain.tiling
+    bins, t = chain.columns * chain.unit, chain.tiling
     sums = [t.width * t.height, *(bins * n for n in chain.heights[1:])]
-    products = sum(n * _axis(s).taps for n, s in zip(sums, chain.shapes, strict=True))
+    parts = (*chain.parts[:-1], chain.unit)
+    deep = (_axis(s).reach(part) for s, part in zip(chain.shapes, parts, strict=True))
+    products = sum(n * rounded(k, DEPTH) for n, k in zip(sums, deep, strict=True))
     one = products / (RATE * machine.rates.get("mma.f16", 1.0)) + ELEMENT * sum(sums)
     return chain.channels * one
 

@@ -55,8 +55,8 @@ class NoRowLoops(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``store`` is done with a vector of elements below ``limit`` in each turn of a loop: it stores
-    in an array of the caller's, or takes a local array of one vector further by ``op``.
+    """``store`` is done with all elements below ``limit``, a vector in each turn of a loop: it
+    stores in an array of the caller's, or takes a local array of one vector further by ``op``.
     """
 
     loop: For
@@ -190,6 +190,10 @@ def _read_loop(s: For, found: RowLoops) -> None:
             limits.append(_limit(c, s.name, found))
     if len(limits) != 1:
         raise NoRowLoops
+    limit, turn = limits[0], found.row.threads * lanes
+    if not _reaches(s.extent, limit, turn):
+        last = Affine.of(s.extent) * turn
+        limit = Affine.of(Binary(BinaryOp.MIN, limit.to_expr(), last.to_expr()))
     found.alive.update(dict.fromkeys(alive))
     op = _operation(store, found)
     if store.buffer not in found.local:
@@ -203,7 +207,22 @@ def _read_loop(s: For, found: RowLoops) -> None:
                 raise NoRowLoops
             if isinstance(e.index, Broadcast):
                 _row_start(e.buffer, to_affine(e.index.value), found)
-    found.loops[s.name] = Loop(s, store, limits[0], op)
+    found.loops[s.name] = Loop(s, store, limit, op)
+
+
+def _reaches(extent: Expr, limit: Affine, turn: int) -> bool:
+    """Whether so many turns go through all elements below a limit, for certain."""
+    match limit.to_expr():
+        case Binary(BinaryOp.DIV, own, IntImm(by)) if by > 0:
+            pass
+        case own:
+            by = 1
+    match extent:
+        case Binary(BinaryOp.DIV, begun, IntImm(n)) if n == turn * by:
+            left = to_affine(begun) - to_affine(own) - (turn - 1) * by
+        case _:
+            left = Affine.of(extent) * turn - limit
+    return left.constant is not None and left.constant >= 0
 
 
 def _vector_store(s: Stmt) -> tuple[Store, list[Expr]]:

@@ -9,15 +9,16 @@ region" of a convolution).
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from selector.diagnostics import ArgumentError
 from selector.ir.interpreter import evaluate_scalar
-from selector.ir.nodes import BufferParam, Expr, IntImm, Role, Var
+from selector.ir.nodes import BufferParam, Call, Expr, IntImm, Role, Var
 from selector.ir.remarks import Requirement
-from selector.ir.traverse import free_vars
+from selector.ir.traverse import free_vars, walk_expr
 from selector.runtime.plan import Plan
 
 Environment = dict[str, Any]  # integers, and scalars that sizes are computed from
@@ -93,6 +94,7 @@ def check_requirements(plan: Plan, env: Environment) -> None:
     """``ArgumentError`` naming the first buffer that is too small for the outputs asked for."""
     if _writes_nothing(plan, env):
         return
+    _know_functions(plan)
     for r in plan.requirements:
         buffer = _buffer(plan, r.buffer)
         low, high = evaluate_scalar(r.minimum, env), evaluate_scalar(r.maximum, env)
@@ -109,6 +111,13 @@ def check_requirements(plan: Plan, env: Environment) -> None:
             f"{what}, for {_outputs_text(plan, env)}",
             hint="pass larger inputs (padded), or ask for a smaller output with out= or sizes=",
         )
+
+
+def _know_functions(plan: Plan) -> None:
+    """Give the functions of positions in floats (``floor_f32``) their meaning."""
+    ends = (e for r in plan.requirements for e in (r.minimum, r.maximum))
+    if any(isinstance(x, Call) for e in ends for x in walk_expr(e)):
+        importlib.import_module("selector.intrinsics")
 
 
 def _writes_nothing(plan: Plan, env: Environment) -> bool:

@@ -13,6 +13,7 @@ from functools import cache
 
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
 from selector.runtime.libcuda import driver_function
+from selector.targets import LARGEST_BOX
 
 BYTES = 128
 _ALIGNMENT = 64  # of the map in host memory
@@ -20,7 +21,6 @@ _DATA_TYPES = {UINT8: 0, INT8: 0, INT32: 3, FLOAT16: 6, FLOAT32: 7, BFLOAT16: 9}
 _TF32 = 11
 _SWIZZLES = {32: 1, 64: 2, 128: 3}  # by the bytes of a box's rows
 _PROMOTE_64, _PROMOTE_256 = 1, 3
-_LARGEST_BOX = 256
 Ints = tuple[int, ...]
 
 
@@ -70,7 +70,7 @@ class TensorMap:
             and self.type in _DATA_TYPES
             and all(0 < s < 1 << 40 and s % 16 == 0 for s in self.strides)
             and all(0 < n <= 1 << 32 for n in self.extents)
-            and all(0 < n <= _LARGEST_BOX for n in self.reach)
+            and all(0 < n <= LARGEST_BOX for n in self.reach)
             and not (self.stored and self.extents[0] * self.type.bytes % 16)
         )
 

@@ -124,3 +124,48 @@ def test_a_condition_on_data_says_nothing_of_rows() -> None:
     data = np.random.default_rng(0).integers(0, 9, (5, 256)).astype(np.float32)
     found = kernel.interpret(a=data, sizes=data.shape)
     assert np.array_equal(found, np.where(data < 5, data * 2, 0))
+
+
+def turned(apart: bool = True) -> hl.Func:
+    """Halves of rows of 32, of which a thread has a vector each (or two next to each other), under
+    a condition on the row.
+    """
+    a, b, f = hl.ImageParam(hl.Float(16), 2, "a"), hl.ImageParam(hl.Float(16), 1, "b"), hl.Func("f")
+    first = x % 16
+    re, im = hl.f32(a[first, y]) * hl.f32(b[first]), hl.f32(a[first + 16, y])
+    f[x, y] = hl.cast(hl.Float(16), hl.select(x < 16, re - im, re + im))
+    yo, yi, xt = hl.Var("yo"), hl.Var("yi"), hl.Var("xt")
+    f.bound(x, 0, 32).compute_root()
+    if apart:
+        f.split(x, xt, xi, 16).unroll(xt).split(xi, xi, xl, 8)
+    else:
+        f.split(x, xi, xl, 16).split(xl, xt, xl, 8).unroll(xt)
+    f.vectorize(xl).split(y, yo, yi, 4).reorder(xl, xt, xi, yi, yo)
+    return f.gpu_blocks(yo).gpu_threads(xi, yi)
+
+
+def declares_windows(text: str, after: str, before: str) -> bool:
+    return " f16 near" in text[text.index(after) : text.index(before)]
+
+
+@EMULATED
+@pytest.mark.parametrize("pitch", [32, 33, 40])
+@pytest.mark.parametrize("height", [1, 4, 7])
+def test_vectors_of_one_array_load_together(height: int, pitch: int, verified: Verified) -> None:
+    kernel = hb.compile(turned(), target="sm_90a")
+    assert not declares_windows(kernel.source, "run[", "run_2[")
+    rng = np.random.default_rng(height)
+    a = rng.uniform(-1, 1, (height, pitch)).astype(np.float16)[:, :32]
+    b = rng.uniform(-1, 1, 16).astype(np.float16)
+    re, im = (v.astype(np.float32) for v in (a[:, :16] * b.astype(np.float32), a[:, 16:]))
+    wanted = np.concatenate((re - im, re + im), 1).astype(np.float16)
+    runs = [kernel.interpret(a=a, b=b, sizes=(height, 32))]
+    if not verified(text_of(kernel), repr((height, pitch))):
+        runs.append(check(kernel, a=a, b=b, sizes=(height, 32)))
+    for found in runs:
+        assert np.array_equal(found, wanted)
+
+
+def test_vectors_next_to_each_other_load_for_themselves() -> None:
+    text = hb.compile(turned(apart=False), target="sm_90a").source
+    assert declares_windows(text, "run[", "run_2[")

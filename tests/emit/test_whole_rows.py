@@ -257,3 +257,18 @@ def test_few_whole_rows_have_clusters_on_newer_gpus() -> None:
     sizes = {"a": (8, SPREAD), "out": (8, SPREAD)}
     old = hb.compile(softmax()[0], target="sm_80", schedule="auto", sizes=sizes)
     assert "__cluster_dims__" not in old.source
+
+
+@EMULATED
+@pytest.mark.parametrize("count", [16_385, 40_003])
+@pytest.mark.parametrize("begin", [0, 1])
+def test_parts_of_a_row_end_where_the_next_ones_begin(begin: int, count: int) -> None:
+    """Loops of fewer turns than the array has elements left."""
+    a, total, out = hl.ImageParam(F32, 1, "a"), hl.Func("total"), hl.Func("out")
+    r = hl.RDom(a)
+    total[()] += a[r]
+    out[x] = total[()]
+    kernel = hb.compile(out, target="sm_90a", schedule="auto", sizes={"a": (1 << 24,), "out": (1,)})
+    data = np.random.default_rng(count).uniform(0, 1, count + begin).astype(np.float32)[begin:]
+    found = check(kernel, a=data, sizes=(1,))
+    assert np.allclose(found, data.astype(np.float64).sum(), rtol=1e-6)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -142,6 +145,28 @@ def test_positions_in_floats_follow_numbers_of_the_call() -> None:
     sizes["output"] = Size((12,), (1,))
     with pytest.raises(ArgumentError, match="axis 0 needs 9 elements, has 8"):
         check_requirements(plan, environment(plan, sizes, numbers))
+
+
+def test_functions_of_positions_are_known_wherever_a_call_comes_from() -> None:
+    """A process that loads a kernel has no interpreter."""
+    code = """
+from runtime_plans import conv_plan
+from dataclasses import replace
+from selector.ir.nodes import Call, Cast, IntImm, Var
+from selector.ir.remarks import Requirement
+from selector.ir.types import FLOAT32, INT32
+from selector.runtime.sizes import Size, check_requirements, environment
+own = Cast(INT32, Call(FLOAT32, "floor_f32", (Cast(FLOAT32, Var("output.extent.0")),)))
+plan = replace(conv_plan(), requirements=(Requirement("I", 0, IntImm(0), own),))
+sizes = {n: Size((9, 9)[:k], (1, 9)[:k]) for n, k in (("I", 2), ("K", 1), ("output", 2))}
+try:
+    check_requirements(plan, environment(plan, sizes, {}))
+except Exception as error:
+    print(error)
+"""
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True)
+    assert "axis 1 needs 10 elements, has 9" in done.stdout, done.stderr
 
 
 def test_numbers_of_bfloat16_are_no_bits() -> None:

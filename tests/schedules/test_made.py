@@ -127,6 +127,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "from_a_bias": lambda: separable(bias=True),
     "bytes": bytes_,
     "transforms": blocks_there_and_back,
+    "small_transforms": lambda: blocks_there_and_back(8),
 }
 
 
@@ -141,6 +142,25 @@ def test_blocks_make_what_they_read_and_are_right(name: str, target: str) -> Non
         found = run(**case.arrays, sizes=case.exact.shape)
         error = np.linalg.norm(found - case.exact) / np.linalg.norm(case.exact)
         assert error < (1e-3 if name != "bytes" else 1e-9)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("phases", "taps"), [(2, 6), (4, 8)])
+def test_columns_of_few_phases_go_to_tensor_units(phases: int, taps: int, target: str) -> None:
+    """Rows of several windows are those of one product."""
+    image, weights = hl.ImageParam(F16, 2, "I"), hl.ImageParam(F16, 2, "K")
+    t, out = hl.RDom([(0, taps)], "t"), hl.Func("out")
+    term = hl.f32(image[x, y // phases + t]) * hl.f32(weights[t, y % phases])
+    out[x, y] = summed(term, x, y, name="total")[x, y]
+    kernel = hb.compile(out, target=target, schedule="auto", sizes=LARGE)
+    assert "mma" in str(kernel.report)
+    i, k = noise(40, 141), noise(phases, taps, seed=1)
+    rows = phases * (40 - taps + 1) - 1
+    at = np.arange(rows)[:, None] // phases + np.arange(taps)
+    exact = np.einsum("ytx,yt->yx", i.astype(float)[at], k.astype(float)[np.arange(rows) % phases])
+    for run in (kernel.interpret, partial(check, kernel)):
+        found = run(I=i, K=k, sizes=exact.shape)
+        assert np.linalg.norm(found - exact) / np.linalg.norm(exact) < 1e-6
 
 
 def test_rows_of_a_turn_that_is_not_full_hold_numbers() -> None:

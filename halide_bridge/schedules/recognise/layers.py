@@ -29,7 +29,8 @@ class Layer:
     reduction domain, that of the ``filters`` among the dimensions of the result and of the channels
     among those of the image (``inner``), and those of both among the dimensions of the weights; the
     ``bytes`` of an element; how many elements of the image lie between those that neighbours read,
-    along each of its dimensions; which ``factor`` of the products the image is.
+    along each of its dimensions, and how far windows ``reach`` there from their first element to
+    the last; which ``factor`` of the products the image is.
     """
 
     func: str
@@ -42,6 +43,7 @@ class Layer:
     inner: int
     bytes: int
     steps: tuple[int, ...]
+    reach: tuple[int, ...]
     factor: int
     phases: tuple[int, ...] = ()  # of the result, along each of its dimensions
 
@@ -85,37 +87,39 @@ def layer_of(member: Member, program: Program) -> Layer | str:
     others = [i for d, i in enumerate(image.indices) if d != inner]
     if len(others) != len(pixels):
         return "its image and its result do not have the same dimensions"
-    places = _places(dict(zip(pixels, others, strict=True)), {*reduced} - {channels}, phases)
+    taps = {r.name: number(r.extent) or 1 for r in update.reduced if r.name != channels}
+    places = _places(dict(zip(pixels, others, strict=True)), taps, phases)
     if isinstance(places, str):
         return places
-    steps = [step for step, _ in places.values()]
+    steps, reach = ([*x] for x in zip(*(p[:2] for p in places.values()), strict=True))
     steps.insert(inner, 1)
+    reach.insert(inner, 0)
     names, order = [*reduced], [_plain(i) for i in weights.indices]
     return Layer(
         member.name, image.func, weights.func, names.index(channels),
         tuple(i for i, name in enumerate(names) if name != channels),
         (order.index(channels), order.index(filters)),
         member.args.index(filters), inner, types[0].bytes, tuple(steps),
-        read.index(image),
-        tuple(places[v][1] if v in places else 1 for v in member.args),
+        tuple(reach), read.index(image),
+        tuple(places[v][2] if v in places else 1 for v in member.args),
     )  # fmt: skip
 
 
 def _places(
-    indices: dict[str, Expr], taps: set[str], phases: dict[str, int]
-) -> dict[str, tuple[int, int]] | str:
-    """By pixel variable how far apart neighbours read, and how many phases there are; else why a
-    tensor unit cannot have them.
+    indices: dict[str, Expr], taps: dict[str, int], phases: dict[str, int]
+) -> dict[str, tuple[int, int, int]] | str:
+    """By pixel variable how far apart neighbours read, how far their windows reach, and how many
+    phases there are; else why a tensor unit cannot have them. ``taps``: how many of each variable.
     """
-    found = dict[str, tuple[int, int]]()
+    found = dict[str, tuple[int, int, int]]()
     for variable, index in indices.items():
         within, count = _phase(index, variable)
         if phases.get(variable, count) != count:
             return "its taps and its windows do not have the same phases"
-        found[variable] = _step(within, variable, taps), count
-    if not all(step for step, _ in found.values()):
+        found[variable] = *_window(within, variable, taps), count
+    if not all(step for step, _, _ in found.values()):
         return "its windows are not those of one tap along each dimension"
-    if max(n for _, n in found.values()) > 1 and max(step for step, _ in found.values()) > 1:
+    if max(n for *_, n in found.values()) > 1 and max(step for step, *_ in found.values()) > 1:
         return "its pixels have phases, and windows that lie apart"
     return found
 
@@ -178,14 +182,17 @@ def _phase(index: Expr, variable: str) -> tuple[Expr, int]:
     return index, 1
 
 
-def _step(index: Expr, variable: str, taps: set[str]) -> int:
-    """How far apart neighbours read at one tap; 0 if these are no windows."""
-    form, names = Affine.of(index), free_vars(index)
-    rest = form.rest(Var(variable))
-    over = names & taps
+def _window(index: Expr, variable: str, taps: dict[str, int]) -> tuple[int, int]:
+    """How far apart neighbours read at one tap, 0 if these are no windows, and how far a window
+    reaches.
+    """
+    form, reach = Affine.of(index), 0
+    rest, over = form.rest(Var(variable)), free_vars(index) & {*taps}
     for name in over:
         rest = rest.rest(Var(name))
-        if form.coefficient(Var(name)).constant is None:
-            return 0
+        apart = form.coefficient(Var(name)).constant
+        if apart is None:
+            return 0, 0
+        reach += abs(apart) * (taps[name] - 1)
     step = form.coefficient(Var(variable)).constant or 0
-    return max(step, 0) if len(over) <= 1 and rest.constant is not None else 0
+    return (max(step, 0) if len(over) <= 1 and rest.constant is not None else 0), reach

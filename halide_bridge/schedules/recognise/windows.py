@@ -182,7 +182,7 @@ def _along(
         return misses[0]
     pairs = [f for f in found if not isinstance(f, str)]
     (across, along), (down, over) = (*pairs, (Axis(1), ""))[:2]
-    if not along and (across != Axis(1) or down.phases not in (1, *range(8, 65, 8))):
+    if not along and (across != Axis(1) or down.phases not in (1, 2, 4, *range(8, 65, 8))):
         return "its windows do not lie along the innermost dimension"
     domain = tuple([*reduced].index(name) for name in (along, over) if name)
     if len(set(domain)) != len(reduced):

@@ -28,13 +28,14 @@ from selector.emit.scalar import Storage
 from selector.emit.warpgroups.panels import Panels
 from selector.emit.warpgroups.planes import Walk, dealt, walks_of
 from selector.gpu.ir.layouts import GROUP_ROWS
-from selector.gpu.ir.memory import LARGEST_BOX, EngineCopy, Map
+from selector.gpu.ir.memory import EngineCopy, Map
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
 from selector.ir.traverse import change_expr, conjuncts, free_vars, substitute
 from selector.lowering.predicates import TRUE, slack
 from selector.lowering.ranges import constant_ends
+from selector.targets import LARGEST_BOX
 
 RANK = "rank"  # of a block in its cluster
 READY, STORES_READY = "maps_ready", "stores_ready"  # of what is read, of what is stored
@@ -277,19 +278,23 @@ def _by_rows(
     """The dimensions of an intermediate, and the coordinates of an element: how many planes, then
     rows, are in its index. The rows hold every element that is read of them, so that none runs into
     the next. A dimension of which the index counts none, in whole rows, is one with the next inner
-    one, whose loop may have been fused with its own. None for rows of constant length that an index
-    may leave, as far as the copy shows.
+    one, whose loop may have been fused with its own; the outermost one where that is what the index
+    counts. None for rows that an index leaves, and for those of constant length that it may leave,
+    as far as the copy shows.
     """
     dims, found = list[Dim](), list[Affine]()
     rest, size = to_affine(copy.source.index), sizes[-1]
     for stride in reversed(sizes[:-1]):
         pitch = to_affine(stride)
         (lead, factor), number = pitch.terms[0], rest.counted_by(pitch)
-        if not number.terms and dims:
+        place = (rest - number * pitch).counted_by(Affine.build({lead: 1}))
+        rows, ends = _row(place, factor, ranges), constant_ends(place, ranges)
+        fused = rows is None and ends is not None
+        if not number.terms and (dims or fused):
             continue
+        if fused:
+            return None
         rest -= number * pitch
-        place = rest.counted_by(Affine.build({lead: 1}))
-        rows = _row(place, factor, ranges)
         if rows is None and (not lead or abs(place.offset) >= factor):
             return None
         number, rest = number + (rows or 0), rest - pitch * (rows or 0)

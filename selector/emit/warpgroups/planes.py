@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from selector.emit.copies import Copy
-from selector.gpu.ir.memory import LARGEST_BOX, MOST_APART, MOST_DIMENSIONS, Map
+from selector.gpu.ir.memory import MOST_APART, MOST_DIMENSIONS, Map
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm
+from selector.targets import LARGEST_BOX
 
 MOST_PLANES = 8  # each has a map, 128 bytes of the 4096 that a kernel's arguments may have
 

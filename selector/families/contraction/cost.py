@@ -363,14 +363,22 @@ def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together
 
 
 def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
-    """The kernel that adds the sums of parts."""
+    results = shape.m * shape.n * shape.batch
+    return adding(results, t.sums(shape.k), machine, t.adders, fitted)
+
+
+def adding(
+    results: int, parts: int, machine: Machine, adders: int = 1, fitted: Fitted = FITTED
+) -> float:
+    """Microseconds of the kernel that adds the sums of so many parts, ``adders`` threads those of
+    a result, beside the launch of both kernels.
+    """
     sm = find_target(machine.target).multiprocessor
     assert sm is not None
-    threads = shape.m * shape.n * shape.batch * t.adders
-    waves = threads / (machine.multiprocessors * 32 * sm.warps)
-    rounds = -(-t.sums(shape.k) // (AT_ONCE * t.adders if t.adders > 1 else ALONE))
-    meeting = fitted.meeting if t.adders > 1 else 0.0
-    read = t.sums(shape.k) * shape.m * shape.n * shape.batch * SUM_BYTES / 1e6 / machine.copy
+    waves = results * adders / (machine.multiprocessors * 32 * sm.warps)
+    rounds = -(-parts // (AT_ONCE * adders if adders > 1 else ALONE))
+    meeting = fitted.meeting if adders > 1 else 0.0
+    read = parts * results * SUM_BYTES / 1e6 / machine.copy
     return fitted.adding + meeting + read + max(1.0, waves) * rounds * fitted.round
 
 

@@ -8,30 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from math import prod
 
-from selector.families.contraction.cost import FITTED, SUM_BYTES
-from selector.families.contraction.tiling import AT_ONCE
+from selector.families.contraction.cost import adding
+from selector.families.contraction.tiling import LINE
 from selector.families.layers.tiling import ROWS, Shape, Tiling
 from selector.machine.record import Machine
-from selector.targets import find_target
+from selector.targets import LARGEST_BOX, find_target
 
 TRIED = 3
-GROUPS = (1, 2, 3)
-FILTERS = (32, 64, 96, 128, 256)
+GROUPS, BOXES = (1, 2, 3), (1, 2)
+FILTERS = (16, 32, 64, 96, 128, 256)
 REGISTERS, MOST, OTHERS = 65536, 232, 96  # of a multiprocessor, of a lane, for all but sums
 RUN_BYTES, MOST_STAGES = (32, 64, 128, 256), 6
+STRIPS = 2  # a ring that goes on from block to block needs no more
+MOST_STATEMENTS = 96  # of a group for a run: more take too long to compile
 ROOM = 200 << 10  # bytes of shared memory
-# Cycles: bytes of the L2 cache for a multiprocessor in one, of a step beside the products, of a
-# block beside the steps; fitted to a layer of 12 x 12 pixels on an H200.
-L2_BYTES, STEP, START = 100, 115, 2500
+# Cycles of a step beside the products, and of a block beside the steps; fitted to a layer of 12 x
+# 12 pixels on an H200.
+STEP, START = 115, 2500
+# Of the rate of the L2 cache, what pixels of several rows reach; of a line, what a shorter row
+# takes beside its bytes for each line in its place: of thirteen layers on an H100.
+L2_SHARE, SHORT_ROWS = 0.65, 0.3
 ALL_READ = 33  # bytes of the L2 cache where all multiprocessors read, as they do for parts of sums
-HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
 STORED = 2  # dimensions of pixels that a box of results has
-# Filters of a block that stays, and elements that are read for all of them to leave: the text of
-# more takes too long to compile (8.7 s for 128 filters and 6 of each, below 3 s for 64).
-MOST_STORED, MOST_READ = 128, 384
-LARGEST_BOX = 256  # elements of a box of the copy engine along a dimension
+# Elements that a thread of a block that stays reads for its results: the text of more takes too
+# long to compile (8.7 s for 384, below 3 s for half as many).
+MOST_READ = 192
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
 
@@ -61,25 +65,61 @@ def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
 def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     depth = shape.depth
     channels = 1 << (-(-shape.channels // depth) * depth - 1).bit_length()
-    runs = [k for n in RUN_BYTES if (k := n // shape.bytes) <= channels][-2:]
-    for box in _boxes(len(shape.pixels), ROWS):
-        for groups in GROUPS:
-            # The pixels of a group lie side by side in shared memory.
-            ends = [d for d in range(len(box)) if prod(box[d + 1 :]) == 1]
-            for along in ends if groups > 1 else ends[-1:]:
-                if not _in_reach(box, groups, along, shape.steps):
-                    continue
-                if shape.rows and sum(e > 1 for e in box) > STORED:
-                    continue
-                for n in FILTERS:
-                    left = min(MOST, REGISTERS // (128 * (groups + 1)) // 8 * 8)
-                    if n // 2 + OTHERS > left or (n > 32 and n - 32 >= shape.filters):
-                        continue
-                    for k in runs:
-                        one = Tiling(box, groups, along, n, k, 1, shape.bytes)
-                        stages = min(MOST_STAGES, ROOM // one.run_bytes)
-                        if stages > 2:
-                            yield from _ways(replace(one, stages=stages), shape, machine)
+    lengths = [k for n in RUN_BYTES if (k := n // shape.bytes) <= channels]
+    for one in _pixels(shape):
+        runs = lengths[-2:] if one.taps == 1 else lengths[:2]
+        left = min(MOST, REGISTERS // one.threads // 8 * 8)
+        for n, k in product(FILTERS, runs):
+            few = n > 32 and n - 32 >= shape.filters
+            t = replace(one, n=n, k=k)
+            if few or t.sums + OTHERS > left or t.statements > MOST_STATEMENTS:
+                continue
+            stages = min(MOST_STAGES, ROOM // t.run_bytes)
+            if stages > 2:
+                yield from _ways(replace(t, stages=stages), shape, machine)
+        if one.reach and shape.fixed and shape.rows:
+            yield from _resident(one, shape, left)
+
+
+def _resident(one: Tiling, shape: Shape, left: int) -> Iterator[Tiling]:
+    """With all weights in the shared memory of blocks that stay."""
+    n = next((n for n in FILTERS if n >= shape.filters), 0)
+    k = -(-shape.channels // shape.depth) * shape.depth
+    t = replace(one, n=n, k=k, strips=STRIPS, persistent=True)
+    if n and t.sums + OTHERS <= left and t.statements <= MOST_STATEMENTS:
+        stages = min(MOST_STAGES, (ROOM - t.weight_bytes) // t.run_bytes)
+        if stages > 1 and t.sums * shape.rows <= MOST_READ:
+            yield replace(t, stages=stages)
+
+
+def _pixels(shape: Shape) -> Iterator[Tiling]:
+    """The pixels of a block, for one tap a run, and for all taps where windows lie side by side."""
+    dimensions = range(len(shape.pixels))
+    wide = shape.phases == 1 and any(shape.reach) and max(shape.steps, default=1) == 1
+    for reach in ((), shape.reach) if wide else ((),):
+        taps = shape.taps if reach else 1
+        for box, groups, boxes in product(_boxes(len(dimensions), ROWS), GROUPS, BOXES):
+            if boxes > 1 and not reach:
+                continue
+            for along in dimensions:
+                t = Tiling(
+                    box, groups, along, FILTERS[0], shape.depth, 1, shape.bytes, boxes=boxes,
+                    taps=taps, reach=reach,
+                )  # fmt: skip
+                if _lies(t) and _in_reach(t, shape):
+                    yield t
+
+
+def _lies(t: Tiling) -> bool:
+    """Whether the pixels of a box lie side by side in shared memory, and those of its neighbours
+    behind them: all that is read along every dimension but the last, of the box or of several.
+    """
+    order = t.order
+    last = max((i for i, d in enumerate(order) if t.box[d] > 1), default=0)
+    whole = all(t.read[d] == t.box[d] for d in order[:last])
+    if t.groups * t.boxes == 1:
+        return whole and t.along == order[-1]
+    return whole and order.index(t.along) >= last
 
 
 def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
@@ -87,18 +127,24 @@ def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     multiprocessors without one.
     """
     yield t
-    if shape.rows and t.n <= min(MOST_STORED, MOST_READ // shape.rows):
+    runs = -(-shape.channels // t.k)
+    several = runs * shape.taps > t.taps  # else there is nothing that a ring goes through
+    if several and shape.rows and t.sums * shape.rows <= MOST_READ:
         yield replace(t, persistent=True)
-    runs, idle = -(-shape.channels // t.k), machine.multiprocessors // _blocks(t, shape)
-    if shape.phases == 1:
+    idle = machine.multiprocessors // _blocks(t, shape)
+    if shape.phases == t.taps == 1:
         own = {-(-runs // parts) for parts in range(2, min(runs, idle) + 1)}
         yield from (replace(t, part=n * t.k) for n in sorted(own))
 
 
-def _in_reach(box: tuple[int, ...], groups: int, along: int, steps: tuple[int, ...]) -> bool:
-    """Whether the copy engine brings a block's pixels as one box, with those between them."""
-    each = [e * (groups if d == along else 1) for d, e in enumerate(box)]
-    return all(e * step <= LARGEST_BOX for e, step in zip(each, steps, strict=False))
+def _in_reach(t: Tiling, shape: Shape) -> bool:
+    """Whether the copy engine brings a block's pixels as one box, with those between them, and
+    takes its results.
+    """
+    steps = shape.steps or (1,) * len(t.box)
+    if shape.rows and sum(e > 1 for e in t.box) > STORED:
+        return False
+    return all(e * step <= LARGEST_BOX for e, step in zip(t.read, steps, strict=True))
 
 
 def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:
@@ -114,7 +160,8 @@ def _boxes(dimensions: int, left: int) -> Iterator[tuple[int, ...]]:
 
 
 def _blocks(t: Tiling, shape: Shape) -> int:
-    pairs = zip(shape.pixels, t.block, strict=True)
+    block = (b * (max(t.strips, 1) if d == t.along else 1) for d, b in enumerate(t.block))
+    pairs = zip(shape.pixels, block, strict=True)
     tiles = prod(-(-e // b) for e, b in pairs) * -(-shape.filters // t.n)
     return tiles * shape.phases * _parts(t, shape)
 
@@ -124,23 +171,28 @@ def _parts(t: Tiling, shape: Shape) -> int:
 
 
 def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
-    rows = prod(t.block)
-    products = rows * t.n * t.k / machine.rates["wgmma.f16" if t.bytes == 2 else "wgmma.s8"]
-    shared = (rows + t.groups * t.n) * t.k * t.bytes / 128
-    steps = shape.taps * -(-(t.part or shape.channels) // t.k)
-    rounds = -(-_blocks(t, shape) // machine.multiprocessors)
-    step = max(products, shared, t.run_bytes / (ALL_READ if t.part else L2_BYTES)) + STEP
+    rows, strips = prod(t.block), max(t.strips, 1)
+    terms = t.taps * t.k
+    products = rows * t.n * terms / machine.rates["wgmma.f16" if t.bytes == 2 else "wgmma.s8"]
+    shared = (rows + t.groups * t.boxes * t.n) * terms * t.bytes / machine.shared
+    steps = shape.taps // t.taps * -(-(t.part or shape.channels) // t.k)
+    blocks = _blocks(t, shape)
+    step = max(products, shared, _arriving(t, min(blocks, machine.multiprocessors), machine)) + STEP
+    rounds = -(-blocks // machine.multiprocessors)
     leaving = rows * t.n / 8
     if t.part:
-        return rounds * (steps * step + START + 2 * leaving) + _adding(t, shape, machine)
+        results = prod(shape.pixels) * shape.filters
+        after = adding(results, _parts(t, shape), machine) * machine.megahertz
+        return rounds * (steps * step + START + 2 * leaving) + after
     if t.persistent:
-        return START + rounds * max(steps * step + HANDOVER, leaving) + leaving
+        return START + rounds * strips * (steps * step + leaving)
     return rounds * (steps * step + START + leaving)
 
 
-def _adding(t: Tiling, shape: Shape, machine: Machine) -> float:
-    """Cycles of the kernel that adds the sums of parts, of which a thread loads some at once."""
-    sums = prod(shape.pixels) * shape.filters * _parts(t, shape) * SUM_BYTES
-    rounds = -(-_parts(t, shape) // AT_ONCE)
-    took = machine.launch + FITTED.adding + FITTED.round * rounds + sums / 1e6 / machine.copy
-    return took * machine.megahertz
+def _arriving(t: Tiling, busy: int, machine: Machine) -> float:
+    """Cycles until a run is there, when so many multiprocessors read from the L2 cache."""
+    if t.part:
+        return t.run_bytes / ALL_READ
+    row = min(t.k * t.bytes, LINE)
+    lines = t.run_bytes * (1 + SHORT_ROWS * (LINE / row - 1))
+    return lines / min(machine.fill, L2_SHARE * machine.l2 * 1e6 / machine.megahertz / busy)

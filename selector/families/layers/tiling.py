@@ -14,8 +14,10 @@ class Shape:
     """``pixels`` of the outputs: their extents, innermost first, with that of the images; so many
     ``filters`` of ``channels`` times ``taps``; elements of so many ``bytes``. ``phases``: so many
     times, with taps of their own. ``steps``: from the pixel that one output reads at a tap to that
-    of the next, along each dimension, 1 where there are none. ``rows``: the filters of a pixel lie
-    side by side in the result, for each of which so many elements are read; 0 where they do not.
+    of the next, along each dimension, 1 where there are none. ``reach``: from the first pixel of a
+    window to the last, along each dimension. ``rows``: the filters of a pixel lie side by side in
+    the result, for each of which so many elements are read; 0 where they do not. ``fixed``: every
+    call has so many channels.
     """
 
     pixels: tuple[int, ...]
@@ -26,6 +28,8 @@ class Shape:
     phases: int = 1
     steps: tuple[int, ...] = ()
     rows: int = 0
+    reach: tuple[int, ...] = ()
+    fixed: bool = False
 
     @property
     def depth(self) -> int:
@@ -35,11 +39,15 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """A group of four warps has a ``box`` of 64 pixels, and a block so many ``groups`` in a row
-    ``along`` one dimension, with ``n`` filters; it goes through runs of ``k`` channels of a tap, of
-    which there are ``stages`` in shared memory, of elements of so many ``bytes``. ``persistent``: a
-    block a multiprocessor stays, and goes on to the next tile while its results leave. ``part``:
-    blocks sum so many channels each, and a second kernel adds their sums (0: all).
+    """A group of four warps has ``boxes`` of 64 pixels, each a ``box``, and a block so many
+    ``groups``, all in a row ``along`` one dimension, with ``n`` filters; it goes through runs of
+    ``k`` channels, of which there are ``stages`` in shared memory, of elements of so many
+    ``bytes``. A run has the pixels of one tap, or of all ``taps`` at once: then they ``reach`` so
+    far beyond the block's along each dimension. ``persistent``: a block a multiprocessor stays, and
+    goes on to the next tile while its results leave. ``part``: blocks sum so many channels each,
+    and a second kernel adds their sums (0: all). ``strips``: the weights of all channels and taps
+    stay in shared memory, a run has the pixels of so many tiles in a row, one after the other, and
+    their results leave one after the other (0: weights come with each run).
     """
 
     box: tuple[int, ...]
@@ -51,6 +59,10 @@ class Tiling:
     bytes: int = 2
     persistent: bool = False
     part: int = 0
+    boxes: int = 1
+    taps: int = 1
+    reach: tuple[int, ...] = ()
+    strips: int = 0
 
     @property
     def depth(self) -> int:
@@ -60,17 +72,53 @@ class Tiling:
     @property
     def columns(self) -> int:
         """Filters of one vector statement."""
-        return 16 * self.bytes
+        return min(16 * self.bytes, self.n)
 
     @property
     def block(self) -> tuple[int, ...]:
         """Pixels of a block along each dimension."""
-        return tuple(e * (self.groups if d == self.along else 1) for d, e in enumerate(self.box))
+        several = self.groups * self.boxes
+        return tuple(e * (several if d == self.along else 1) for d, e in enumerate(self.box))
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """Pixels of a run along each dimension."""
+        reach = self.reach or (0,) * len(self.box)
+        return tuple(e + more for e, more in zip(self.block, reach, strict=True))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The dimensions of pixels as they lie in shared memory, innermost first: those of a box
+        side by side, so those that windows reach along are the last ones.
+        """
+        dimensions = range(len(self.box))
+        return tuple(sorted(dimensions, key=lambda d: bool(self.reach) and self.reach[d] > 0))
+
+    @property
+    def sums(self) -> int:
+        """Registers of a thread's sums."""
+        return self.boxes * self.n // 2
+
+    @property
+    def statements(self) -> int:
+        """Vector statements of a group for a run."""
+        return self.taps * self.boxes * (self.k // self.depth) * -(-self.n // self.columns)
+
+    @property
+    def weight_bytes(self) -> int:
+        """What the weights of a run take of shared memory."""
+        return self.taps * self.n * self.k * self.bytes
 
     @property
     def run_bytes(self) -> int:
-        """What a run of channels takes of shared memory."""
-        return (prod(self.block) + self.n) * self.k * self.bytes
+        """What a run takes of shared memory each time that it comes."""
+        pixels = prod(self.read) * self.k * self.bytes
+        return pixels if self.strips else pixels + self.weight_bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        """What a block takes of shared memory, without results."""
+        return self.stages * self.run_bytes + (self.weight_bytes if self.strips else 0)
 
     @property
     def threads(self) -> int:

@@ -9,6 +9,7 @@ from typing import Literal
 ALIGNMENT = 16  # bytes that copies to shared memory begin and end at
 LONGEST_BAND = 256  # taps of one vector statement; more are taken band by band
 BAND = 16  # rows of a band of taps that lie along y only
+COLUMNS = 8  # of an instruction
 WINDOWS = 64  # of a statement of a warpgroup
 APART = 8  # elements from one of these windows to the next
 FACTORS = (1, 2, 4)  # elements from an output to the next that fit this
@@ -85,9 +86,10 @@ class Shape:
     @property
     def band(self) -> int:
         """Rows of outputs of one vector statement, where taps lie along y only: those of a band, or
-        all phases, which read the same rows of the image.
+        all phases, which read the same rows of the image; of few phases as often as an instruction
+        has columns.
         """
-        return BAND if self.y.phases == 1 else self.y.phases
+        return BAND if self.y.phases == 1 else max(self.y.phases, COLUMNS)
 
     @property
     def run(self) -> int:

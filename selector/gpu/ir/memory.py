@@ -13,9 +13,9 @@ from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 from selector.ir.types import Type
 
-# Of a map: elements of a box along each dimension, with those between them, how many there are from
-# one to the next, and dimensions, at most (CUDA Driver API, cuTensorMapEncodeTiled).
-LARGEST_BOX, MOST_APART, MOST_DIMENSIONS = 256, 8, 5
+# Of a map: how many elements of a box there are from one to the next, and dimensions, at most (CUDA
+# Driver API, cuTensorMapEncodeTiled).
+MOST_APART, MOST_DIMENSIONS = 8, 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from selector.gpu.ir.layouts import (
     sizes,
 )
 from selector.gpu.ir.memory import (
-    LARGEST_BOX,
     MOST_APART,
     CopyAsync,
     CopyRun,
@@ -39,6 +38,7 @@ from selector.gpu.ir.views import BYTES, View
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Var
 from selector.ir.traverse import map_expr, substitute
+from selector.targets import LARGEST_BOX
 
 
 def memory_faults(kernel: Kernel) -> tuple[str, ...]:

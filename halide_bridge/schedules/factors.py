@@ -33,17 +33,20 @@ def set_narrow(program: Program) -> list[str]:
 
 
 def _apart(member: Member, program: Program, known: Guess, machine: Machine) -> list[str]:
-    found = None if member.fixed else computed_factors(member, program)
-    if found is None or not isinstance(sum_of(member, program, known, machine), str):
+    found = [] if member.fixed else computed_factors(member, program)
+    if not found or not isinstance(sum_of(member, program, known, machine), str):
         return []
     depth = max(known.value(r.extent) for r in member.stages[1].reduced)
-    if not fills(known.extent(member, 0), known.extent(member, found.m), depth):
+    n, *others = (known.extent(member, d) for d in range(len(member.args)))
+    if not any(
+        fills(n, m, depth) for m in others
+    ):  # whichever the product will have its rows along
         return []
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]
     loops += [(r, f"{func}.rvars(0)[{i}]") for i, r in enumerate(handle.rvars(0))]
     by_name = {loop.name(): (loop, text) for loop, text in loops}
-    for factor, order in found.factors:
+    for factor, order in found:
         operand(handle, factor, [by_name[name][0] for name in order])
         said = ", ".join(by_name[name][1] for name in order)
         lines.append(f"hb.operand({func}, {factor}, [{said}])")

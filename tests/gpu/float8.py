@@ -175,7 +175,7 @@ def run(folder: Path, results: Path | None) -> int:
         kernels = {kind: selector.load(folder / f"{number}.{kind}.kernel") for kind in KINDS}
         row: dict[str, Any] = {"job": f"{m}x{n}x{k}"} | measured(kernels, m, n, k)
         exact = all(row[f"{kind} error"] <= 1e-5 for kind in ("decoded", "halves", "bytes"))
-        # Each of k / 32 instructions loses up to the last of 13 bits of a sum, one way or the other.
+        # Each of k / 32 instructions loses up to the last of 13 bits of a sum.
         wrong += not (exact and row["float8 error"] <= (k / 32) ** 0.5 * 2**-12)
         if number == 0:
             row["kept"] = kept(kernels["float8"])

@@ -4,7 +4,6 @@ another sum from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from halide_bridge.records import ELEMENT
@@ -88,40 +87,25 @@ def may_start(start: Stage, program: Program) -> bool:
     return all(m is not None and is_argument(m, program) for m in members)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Factors that are more than an element, by number, with the variables of the sum that they
-    depend on: the dimensions of Funcs that have them. ``m``: the dimension of the result that the
-    product has along with dimension 0.
-    """
-
-    factors: tuple[tuple[int, tuple[str, ...]], ...]
-    m: int
-
-
-def computed_factors(member: Member, program: Program) -> Parts | None:
-    """Those of what would be a product but for them; None where it would be none, or they are of
-    types that are not multiplied.
+def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[str, ...]]]:
+    """Of what would be a product but for factors that are more than an element, those, by number,
+    with the variables of the sum that they depend on: the dimensions of Funcs that have them. Empty
+    where it would be none, or they are of types that are not multiplied.
     """
     pair = factors(member)
     if pair is None or len(member.args) < 2 or member.stages[1].predicate is not None:
-        return None
+        return []
     sums = {r.name for r in member.stages[1].reduced}
     variables = sums | {*member.args}
-    found, orders = [], []
+    found, own = [], []
     for factor, e in enumerate(pair):
         used = {v.name for v in walk_expr(e) if isinstance(v, Var)} & variables
         if not used >= sums or not _is_multiplied(_source_type(e)):
-            return None
-        orders.append(tuple(_order(e, used)))
+            return []
+        own.append(used - sums)
         if element(e) is None or isinstance(_read(e, member, program), str):
-            found.append((factor, orders[-1]))
-    n = member.args[0]
-    with_n = [i for i, order in enumerate(orders) if n in order]
-    if len(with_n) != 1 or not found:
-        return None
-    m = _rows(member, orders[1 - with_n[0]], orders[with_n[0]])
-    return None if m is None else Parts(tuple(found), member.args.index(m))
+            found.append((factor, tuple(_order(e, used))))
+    return found if own[0] - own[1] and own[1] - own[0] else []
 
 
 def _source_type(e: Expr) -> Type:
@@ -227,14 +211,6 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
 _FLOATS = (Kind.FLOAT, Kind.BFLOAT)
 
 
-def _rows(member: Member, rows: Sequence[str], columns: Sequence[str]) -> str | None:
-    """The variable of a result that its rows go along: of the factor without the innermost one, and
-    of no other, its own innermost one if that may be.
-    """
-    alone = [v for v in member.args[1:] if v in rows and v not in columns]
-    return next((v for v in alone if v == rows[0]), alone[0] if alone else None)
-
-
 def _arranged(
     member: Member, read: list[tuple[str, tuple[str, ...]]], types: list[Type]
 ) -> Product | str:
@@ -248,9 +224,10 @@ def _arranged(
         return "it is no product of two matrices"
     (b,) = with_n
     rows, columns = read[1 - b][1], read[b][1]
-    m = _rows(member, rows, columns)
-    if m is None:
+    alone = [v for v in others if v in rows and v not in columns]
+    if not alone:
         return "it is no product of two matrices"
+    m = next((v for v in alone if v == rows[0]), alone[0])
     sums = [r for r in reduced if r in rows and r in columns]
     if len(sums) < len(reduced):
         return "not all of its operands go along the sum"

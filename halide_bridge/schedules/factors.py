@@ -38,9 +38,7 @@ def _apart(member: Member, program: Program, known: Guess, machine: Machine) -> 
         return []
     depth = max(known.value(r.extent) for r in member.stages[1].reduced)
     n, *others = (known.extent(member, d) for d in range(len(member.args)))
-    if not any(
-        fills(n, m, depth) for m in others
-    ):  # whichever the product will have its rows along
+    if not any(fills(n, m, depth) for m in others):  # whichever its rows will go along
         return []
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]

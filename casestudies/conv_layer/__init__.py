@@ -19,6 +19,7 @@ from casestudies.conv_layer.tiles import (
     warp_chunks,
 )
 from selector.diagnostics import UserError
+from selector.families.layers import Tiling
 from selector.targets import Target
 
 WARPGROUPS = ("wgmma", "tcgen05")
@@ -32,15 +33,18 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.conv_layer import chunks
     from casestudies.conv_layer import schedule as schedules
     from casestudies.conv_layer.algorithm import layer
+    from casestudies.conv_layer.family import by_family
     from casestudies.conv_layer.warpgroups import warpgroups
 
-    dealt = schedule not in ("cuda", "plain")
+    dealt = schedule not in (*WARPGROUPS, "cuda", "plain")
     pipeline = layer(
         problem.channels, problem.filters, problem.stride, dealt=dealt, padded=problem.padded,
         residual=problem.residual, result=problem.result, window=problem.window,
     )  # fmt: skip
     if schedule in WARPGROUPS:
         size = group_tiles(problem.extents)
+        if isinstance(size, Tiling):
+            return by_family(pipeline, size)
         if schedule == "tcgen05" and isinstance(size, GroupChunks):
             size = replace(size, cluster=1)
         resident = isinstance(size, Groups)

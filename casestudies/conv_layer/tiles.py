@@ -1,4 +1,5 @@
-"""What a block of the convolution layer does: tiles of all schedules, by the layer's size.
+"""What a block of the convolution layer does: tiles of all schedules, by the layer's size. With a
+stride or a dilation warpgroups have those of the family of layers.
 
 Without Halide, since the names of saved kernels follow from it.
 """
@@ -6,10 +7,12 @@ Without Halide, since the names of saved kernels follow from it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 
 from casestudies.common.multiples import rounded
 from selector.diagnostics import UserError
+from selector.families.layers import Shape, Tiling, candidates
+from selector.machine import machine_for
 
 TAPS = 3
 UNIT = 8  # filters come in eights, the columns of an instruction
@@ -27,10 +30,10 @@ STATEMENTS = 96  # of one tile, at most: more take too long to compile
 BLOCK_FILTERS = (16, 32, 48, 64, 96, 128)  # a few vectors of up to 32
 WARP_FILTERS = (8, 16, 24, 32, 48, 64)
 MULTIPROCESSORS = 132
+TARGET = "sm_90a"
 MOST_STAGES = 6
 MANY = 64 * 64  # channels times filters, from where weights come in runs
 MOST_SLOT = (SHARED - (16 << 10)) // 2  # bytes, so that one is filled ahead
-SWIZZLED = 8  # rows of pixels, from where the pattern of a swizzle is the same
 RESULTS = 8 << 10  # bytes of shared memory for those of a group of persistent blocks
 IMAGES = (1, 8, 16, 32)  # side by side
 BLOCKS = (  # filters, at most; rows; groups
@@ -60,16 +63,15 @@ USUAL = Window()
 
 
 def pixels_read(
-    width: int, height: int, stride: int, images: int = 1, whole: int = 1, window: Window = USUAL
+    width: int, height: int, stride: int, images: int = 1, window: Window = USUAL
 ) -> tuple[int, ...]:
     """Columns, rows and images of what so many outputs read; with a stride of each plane, of which
-    there are as many as taps meet, and which has a multiple of ``whole`` columns of images.
+    there are as many as taps meet.
     """
     if stride == 1:
         return width + window.reach, height + window.reach, images
-    columns = rounded(width + window.reach // stride, whole // gcd(whole, images))
     rows = stride * (height - 1) + window.reach + 1
-    return columns, rows, images, min(stride, window.reach + 1)
+    return width + window.reach // stride, rows, images, min(stride, window.reach + 1)
 
 
 class Rows:
@@ -90,9 +92,9 @@ class Rows:
     def height(self) -> int:
         return self.rows * self.groups
 
-    def read(self, stride: int, window: Window = USUAL) -> tuple[int, ...]:
-        """The pixels that a tile reads: a plane of them begins where a swizzle does."""
-        return pixels_read(self.width, self.height, stride, self.images, SWIZZLED, window)
+    def read(self, window: Window = USUAL) -> tuple[int, ...]:
+        """The pixels that a tile reads."""
+        return pixels_read(self.width, self.height, 1, self.images, window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ CANDIDATES = (Groups(), Groups(groups=2), Groups(rows=1, groups=4), Groups(rows=
 
 
 def groups_for(
-    channels: int, filters: int, images: int = 1, stride: int = 1, window: Window = USUAL
+    channels: int, filters: int, images: int = 1, window: Window = USUAL
 ) -> Groups | None:
     """The largest tile that shared memory and registers hold, and that is compiled in time, of all
     filters or of some; None if there is none.
@@ -124,28 +126,26 @@ def groups_for(
     part = filters_of_block(filters, 128)
     for most in (rounded(filters, ROW), part):
         for size in (replace(c, images=images) for c in CANDIDATES):
-            if _fits(channels, most, size, stride, window):
+            if _fits(channels, most, size, window):
                 return replace(size, filters=part) if most < filters else size
     return None
 
 
-def _fits(channels: int, filters: int, size: Groups, stride: int, window: Window) -> bool:
+def _fits(channels: int, filters: int, size: Groups, window: Window) -> bool:
     """Whether a block has room for that, and it is compiled in time."""
     products = window.count * rounded(channels, DEPTH) // DEPTH
     statements = size.rows * products * filters // boxed(filters)
     sums, registers = size.rows * filters // 2, 65536 // (128 * (size.groups + 1)) // 8 * 8
     small = sums + ADDRESSES <= registers and statements <= STATEMENTS
-    return small and shared_bytes(channels, filters, size, stride, window) <= SHARED
+    return small and shared_bytes(channels, filters, size, window) <= SHARED
 
 
-def shared_bytes(
-    channels: int, filters: int, size: Groups, stride: int = 1, window: Window = USUAL
-) -> int:
+def shared_bytes(channels: int, filters: int, size: Groups, window: Window = USUAL) -> int:
     """What a block has in shared memory: rows of at least 32 bytes, a power of two or whole
     panels of 128 bytes, and a box of results for each warp.
     """
     pixel, row = (row_bytes(rounded(channels, DEPTH)), row_bytes(rounded(filters, ROW)))
-    image = prod(size.read(stride, window)) * pixel
+    image = prod(size.read(window)) * pixel
     weights = window.count * rounded(channels, DEPTH) * row
     return size.stages * image + weights + size.groups * PIXELS * 128
 
@@ -216,13 +216,16 @@ class Extents:
     window: Window = USUAL
 
 
-def group_tiles(layer: Extents) -> Groups | GroupChunks:
-    """The tile for warpgroups. All weights stay in shared memory where channels are few; else the
-    tile is the one whose rounds take least time, and reads the fewest pixels.
+def group_tiles(layer: Extents) -> Groups | GroupChunks | Tiling:
+    """The tile for warpgroups, with a stride or a dilation the family's. All weights stay in shared
+    memory where channels are few; else the tile is the one whose rounds take least time, and reads
+    the fewest pixels.
     """
+    if layer.stride > 1 or layer.window.dilation > 1:
+        return _family(layer)
     if layer.channels * layer.filters < MANY or layer.channels <= DEPTH:
         images = min(IMAGES, key=lambda n: _staged(layer, n))
-        size = groups_for(layer.channels, layer.filters, images, layer.stride, layer.window)
+        size = groups_for(layer.channels, layer.filters, images, layer.window)
         if size is not None:
             pixels = layer.batch * layer.height * layer.width
             worth = bool(layer.channels % ALIGNED) and pixels >= WORTH_COPIES
@@ -234,7 +237,7 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
     ]
     sizes = [size for size in sizes if size.height % 2 == 0 or _rounds(layer, size) == 1]
     alone = SHARED if layer.channels <= DEPTH else MOST_SLOT  # one run of channels, one slot
-    bytes_of = {size: slot_bytes(size, layer.stride, layer.window) for size in sizes}
+    bytes_of = {size: slot_bytes(size, layer.window) for size in sizes}
     sizes = [s for s in sizes if bytes_of[s] <= MOST_SLOT] or [
         s for s in sizes if bytes_of[s] <= alone
     ]
@@ -248,15 +251,24 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
     if _rounds(layer, best) > 1 and slots > 1:
         best = replace(best, blocks=1, rows=best.height // 2, groups=2)  # registers for the bias
         slots, room = MOST_STAGES, room - RESULTS * best.groups
-    return replace(
-        best, stages=min(MOST_STAGES, room // slot_bytes(best, layer.stride, layer.window), slots)
-    )
+    return replace(best, stages=min(MOST_STAGES, room // slot_bytes(best, layer.window), slots))
 
 
-def slot_bytes(size: GroupChunks, stride: int = 1, window: Window = USUAL) -> int:
+def _family(layer: Extents) -> Tiling:
+    """The best tile by the machine model."""
+    pixels, apart = (layer.width, layer.height, layer.batch), (layer.stride,) * 2
+    reach = (layer.window.reach,) * 2
+    shape = Shape(
+        pixels, layer.filters, layer.channels, layer.window.count, steps=(*apart, 1), rows=1,
+        reach=(*reach, 0), fixed=True,
+    )  # fmt: skip
+    return candidates(shape, machine_for(TARGET))[0]
+
+
+def slot_bytes(size: GroupChunks, window: Window = USUAL) -> int:
     """What a run of channels takes of shared memory."""
     weights = window.count * size.run * row_bytes(size.filters)
-    return prod(size.read(stride, window)) * row_bytes(size.run) + weights
+    return prod(size.read(window)) * row_bytes(size.run) + weights
 
 
 def warp_chunks(
@@ -291,6 +303,8 @@ def tile_name(layer: Extents) -> str:
             return part + (f"-i{images}" if images > 1 else "") + "-copied" * copied
         case GroupChunks() as size:
             return f"-f{size.filters}-i{size.images}-r{size.height}" + "-p" * size.blocks
+        case Tiling() as size:
+            return f"-{size.label}"
 
 
 def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
@@ -303,8 +317,8 @@ def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
 
 def _staged(layer: Extents, images: int) -> int:
     """Pixels that the blocks of a row read."""
-    columns, _, _, *planes = GroupChunks(images=images).read(layer.stride, layer.window)
-    return prod(_blocks(layer, images, layer.height)) * images * columns * prod(planes)
+    columns, *_ = GroupChunks(images=images).read(layer.window)
+    return prod(_blocks(layer, images, layer.height)) * images * columns
 
 
 def _rounds(layer: Extents, size: GroupChunks) -> int:
@@ -316,7 +330,7 @@ def _rounds(layer: Extents, size: GroupChunks) -> int:
 def _time(layer: Extents, size: GroupChunks) -> int:
     """Cycles that a run of channels takes in all rounds: of products, or of what they read."""
     products = size.height * layer.window.count * instruction_cycles(size.filters)
-    read = slot_bytes(size, layer.stride, layer.window) // BYTES
+    read = slot_bytes(size, layer.window) // BYTES
     return _rounds(layer, size) * max(products, read)
 
 

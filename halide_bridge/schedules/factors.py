@@ -41,7 +41,8 @@ def _apart(member: Member, program: Program, known: Guess, machine: Machine) -> 
     if not found or not isinstance(sum_of(member, program, known, machine), str):
         return []
     depth = max(known.value(r.extent) for r in member.stages[1].reduced)
-    if not fills(known.extent(member, 0), known.extent(member, 1), depth):
+    n, *others = (known.extent(member, d) for d in range(len(member.args)))
+    if not any(fills(n, m, depth) for m in others):  # whichever its rows will go along
         return []
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]

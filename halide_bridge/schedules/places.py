@@ -41,6 +41,7 @@ from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import is_argument
 from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.transforms import by_transforms, transforms_of
+from halide_bridge.schedules.transposed import by_tiles, tiles_of
 from halide_bridge.schedules.windows import Made, Windows, schedule_windows
 from selector.families import layers, transforms, windows
 from selector.ir.nodes import Var
@@ -176,6 +177,9 @@ class Scheduling:
                 return reductions.by_warps(self.script, func, reader, along[0], func.rvars(0))
         body = self.placement.bodies[member.name][0]
         known, most = self.plan.known, 1
+        tiles = tiles_of(member, body, self.placement) if member.args and not mine else None
+        if tiles is not None:
+            return by_tiles(self.script, reader, member, tiles, body.operations)
         if mine and member.args:
             most = reductions.lanes_at_thread(mine, member, self.placement, body)
         grid = along_dims(

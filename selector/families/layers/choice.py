@@ -55,11 +55,12 @@ def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
     """Whether the products of a layer take CUDA cores longer than it takes to write its image anew,
     channels side by side, and to read that; ``pixels`` of it for each of the result's.
     """
-    run = VECTOR // shape.bytes
+    run, results = VECTOR // shape.bytes, prod(shape.pixels) * shape.phases
     elements = shape.channels + 2 * -(-shape.channels // run) * run  # of a pixel
     terms = shape.filters * shape.channels * shape.taps
-    cores = terms / (CORES * machine.tera_macs("fma.f32"))
-    return cores > pixels * elements * shape.bytes / machine.copy
+    cores = results * terms / 1e6 / (CORES * machine.tera_macs("fma.f32"))
+    moved = results * pixels * elements * shape.bytes / 1e6
+    return cores > machine.launch + moved / machine.copy
 
 
 def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:

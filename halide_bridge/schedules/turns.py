@@ -19,10 +19,9 @@ from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
-from selector.ir.nodes import BinaryOp, Var
+from selector.ir.nodes import Var
 from selector.ir.traverse import free_vars
 
-_CLAMPS = (BinaryOp.MIN, BinaryOp.MAX)
 THREADS, LANES = 256, 32  # of a block, and those of them that have pixels side by side
 
 

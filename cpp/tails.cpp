@@ -2,10 +2,11 @@
 //
 // Stores to an output beyond its extent are predicated off, lane by lane. Funcs inside the pipeline
 // are computed over rounded-up tiles; what they load beyond a buffer is zero and never reaches an
-// output. A reduction whose split does not divide runs rounded up as well, and its operands read
-// zero beyond the end, so that the statement stays one vector reduction; so it does where a
-// predicate says where the sum ends, as that of the last part of a sum that `rfactor` took apart.
-// A maximum is of the lowest number there, a minimum of the highest.
+// output. Of one that is computed once, and whose own variable is split with GuardWithIf, only what
+// somebody needs is stored. A reduction whose split does not divide runs rounded up as well, and its
+// operands read zero beyond the end, so that the statement stays one vector reduction; so it does
+// where a predicate says where the sum ends, as that of the last part of a sum that `rfactor` took
+// apart. A maximum is of the lowest number there, a minimum of the highest.
 
 #include "sum_ends.h"
 
@@ -263,35 +264,26 @@ std::set<size_t> rounded_dimensions(Function function) {
 }
 
 class PredicateStores : public IRMutator {
-    std::map<std::string, std::set<size_t>> rounded;
-    std::map<std::string, std::vector<Expr>> ends;
+    const std::map<std::string, std::map<size_t, Expr>> ends;  // by Func and dimension
 
 protected:
     using IRMutator::visit;
 
     Stmt visit(const Provide *op) override {
-        auto found = rounded.find(op->name);
-        if (found == rounded.end()) {
+        auto found = ends.find(op->name);
+        if (found == ends.end()) {
             return IRMutator::visit(op);
         }
         Expr predicate = op->predicate;
-        for (size_t d : found->second) {
-            predicate = predicate && op->args[d] < ends.at(op->name)[d];
+        for (const auto &[d, end] : found->second) {
+            predicate = predicate && op->args[d] < end;
         }
         return Provide::make(op->name, op->values, op->args, simplify(predicate));
     }
 
 public:
-    PredicateStores(const Functions &outputs, const Parameters &parameters) {
-        for (const Function &f : outputs) {
-            rounded[f.name()] = rounded_dimensions(f);
-            std::string buffer = f.outputs() > 1 ? f.name() + ".0" : f.name();
-            for (const Buffer &b : parameters.buffers) {
-                if (b.output && b.name == buffer) {
-                    ends[f.name()] = ends_of(b);
-                }
-            }
-        }
+    explicit PredicateStores(const std::map<std::string, std::map<size_t, Expr>> &ends)
+        : ends(ends) {
     }
 };
 
@@ -306,20 +298,51 @@ void guard_reductions(Environment &env) {
     }
 }
 
-void round_up_tails(Environment &env) {
+Dimensions round_up_tails(Environment &env) {
+    Dimensions guarded;
     for (auto &[name, function] : env) {
-        for_each_definition(function, [](Definition &definition) {
+        const bool alone = function.schedule().compute_level().is_root() &&
+                           function.updates().empty();
+        for_each_definition(function, [&, &f = function](Definition &definition) {
+            const std::vector<std::string> &args = f.args();
             for (Split &split : definition.schedule().splits()) {
                 if (split.split_type == Split::SplitVar && !split.exact) {
+                    bool own = std::find(args.begin(), args.end(), split.old_var) != args.end();
+                    if (alone && own && split.tail == TailStrategy::GuardWithIf) {
+                        guarded.insert({f.name(), split.old_var});
+                    }
                     split.tail = TailStrategy::RoundUp;
                 }
             }
         });
     }
+    return guarded;
+}
+
+Stmt predicate_needed(const Stmt &s, const Environment &env, const Dimensions &guarded) {
+    std::map<std::string, std::map<size_t, Expr>> ends;
+    for (const auto &[name, arg] : guarded) {
+        const std::vector<std::string> &args = env.at(name).args();
+        size_t d = std::find(args.begin(), args.end(), arg) - args.begin();
+        ends[name][d] = Variable::make(Halide::Int(32), name + ".s0." + arg + ".loop_max") + 1;
+    }
+    return PredicateStores(ends).mutate(s);
 }
 
 Stmt predicate_stores(const Stmt &s, const Functions &outputs, const Parameters &parameters) {
-    return PredicateStores(outputs, parameters).mutate(s);
+    std::map<std::string, std::map<size_t, Expr>> ends;
+    for (const Function &f : outputs) {
+        std::string buffer = f.outputs() > 1 ? f.name() + ".0" : f.name();
+        for (const Buffer &b : parameters.buffers) {
+            if (b.output && b.name == buffer) {
+                const std::vector<Expr> all = ends_of(b);
+                for (size_t d : rounded_dimensions(f)) {
+                    ends[f.name()][d] = all[d];
+                }
+            }
+        }
+    }
+    return PredicateStores(ends).mutate(s);
 }
 
 }  // namespace bridge

@@ -16,7 +16,7 @@ from io import StringIO
 from typing import Any
 
 from halide_bridge import memory
-from halide_bridge.checks import is_pipeline, output_funcs
+from halide_bridge.checks import halide_errors, in_words, is_pipeline, output_funcs
 from halide_bridge.lowering import lower_copy
 from halide_bridge.memory import apart
 from halide_bridge.names import plain
@@ -309,6 +309,8 @@ def _why_not(outputs: list[Any], plan: Plan, wanted: _Wanted) -> str:
             selector.compile(module, target=wanted.target.name, instructions=wanted.instructions)
     except UserError as error:
         return error.why or error.what
+    except halide_errors() as error:  # a directive that does not fit this pipeline
+        return f"Halide refuses its schedule: {in_words(str(error))}"
     return ""
 
 

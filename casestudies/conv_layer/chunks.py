@@ -52,7 +52,7 @@ def groups(p: Layer, size: GroupChunks) -> hl.Func:
     image = p.staged(p.image)
     c, x, y, n = image.args()
     image.reorder_storage(c, n, x, y).reorder(c, n, x, y)
-    stage(p, ro, size, size.read(p.window), (c, n))
+    stage(p, ro, size, size.read(window=p.window), (c, n))
     return p.output
 
 

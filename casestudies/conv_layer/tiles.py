@@ -1,5 +1,5 @@
 """What a block of the convolution layer does: tiles of all schedules, by the layer's size. With a
-stride or a dilation warpgroups have those of the family of layers.
+stride or a dilation and more than a few channels warpgroups have those of the family of layers.
 
 Without Halide, since the names of saved kernels follow from it.
 """
@@ -7,7 +7,7 @@ Without Halide, since the names of saved kernels follow from it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 
 from casestudies.common.multiples import rounded
 from selector.diagnostics import UserError
@@ -20,6 +20,7 @@ ROW = 16  # with warpgroups in sixteens: the copy engine stores rows of 64 or 12
 DEPTH = 16  # channels of one vector statement
 ALIGNED = 8  # channels of the 16 bytes at which the copy engine wants pixels to begin
 WORTH_COPIES = 1 << 18  # pixels, from where a copy of them pays
+SWIZZLED = 8  # rows of pixels, from where the pattern of a swizzle is the same
 PIXELS = 64  # of one vector statement, the rows of an instruction
 FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
 SHARED = 220 << 10  # bytes of a block, nearly all that there is
@@ -63,15 +64,16 @@ USUAL = Window()
 
 
 def pixels_read(
-    width: int, height: int, stride: int, images: int = 1, window: Window = USUAL
+    width: int, height: int, stride: int, images: int = 1, whole: int = 1, window: Window = USUAL
 ) -> tuple[int, ...]:
     """Columns, rows and images of what so many outputs read; with a stride of each plane, of which
-    there are as many as taps meet.
+    there are as many as taps meet, and which has a multiple of ``whole`` columns of images.
     """
     if stride == 1:
         return width + window.reach, height + window.reach, images
+    columns = rounded(width + window.reach // stride, whole // gcd(whole, images))
     rows = stride * (height - 1) + window.reach + 1
-    return width + window.reach // stride, rows, images, min(stride, window.reach + 1)
+    return columns, rows, images, min(stride, window.reach + 1)
 
 
 class Rows:
@@ -92,9 +94,9 @@ class Rows:
     def height(self) -> int:
         return self.rows * self.groups
 
-    def read(self, window: Window = USUAL) -> tuple[int, ...]:
-        """The pixels that a tile reads."""
-        return pixels_read(self.width, self.height, 1, self.images, window)
+    def read(self, stride: int = 1, window: Window = USUAL) -> tuple[int, ...]:
+        """The pixels that a tile reads: a plane of them begins where a swizzle does."""
+        return pixels_read(self.width, self.height, stride, self.images, SWIZZLED, window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ CANDIDATES = (Groups(), Groups(groups=2), Groups(rows=1, groups=4), Groups(rows=
 
 
 def groups_for(
-    channels: int, filters: int, images: int = 1, window: Window = USUAL
+    channels: int, filters: int, images: int = 1, stride: int = 1, window: Window = USUAL
 ) -> Groups | None:
     """The largest tile that shared memory and registers hold, and that is compiled in time, of all
     filters or of some; None if there is none.
@@ -126,26 +128,28 @@ def groups_for(
     part = filters_of_block(filters, 128)
     for most in (rounded(filters, ROW), part):
         for size in (replace(c, images=images) for c in CANDIDATES):
-            if _fits(channels, most, size, window):
+            if _fits(channels, most, size, stride, window):
                 return replace(size, filters=part) if most < filters else size
     return None
 
 
-def _fits(channels: int, filters: int, size: Groups, window: Window) -> bool:
+def _fits(channels: int, filters: int, size: Groups, stride: int, window: Window) -> bool:
     """Whether a block has room for that, and it is compiled in time."""
     products = window.count * rounded(channels, DEPTH) // DEPTH
     statements = size.rows * products * filters // boxed(filters)
     sums, registers = size.rows * filters // 2, 65536 // (128 * (size.groups + 1)) // 8 * 8
     small = sums + ADDRESSES <= registers and statements <= STATEMENTS
-    return small and shared_bytes(channels, filters, size, window) <= SHARED
+    return small and shared_bytes(channels, filters, size, stride, window) <= SHARED
 
 
-def shared_bytes(channels: int, filters: int, size: Groups, window: Window = USUAL) -> int:
+def shared_bytes(
+    channels: int, filters: int, size: Groups, stride: int = 1, window: Window = USUAL
+) -> int:
     """What a block has in shared memory: rows of at least 32 bytes, a power of two or whole
     panels of 128 bytes, and a box of results for each warp.
     """
     pixel, row = (row_bytes(rounded(channels, DEPTH)), row_bytes(rounded(filters, ROW)))
-    image = prod(size.read(window)) * pixel
+    image = prod(size.read(stride, window)) * pixel
     weights = window.count * rounded(channels, DEPTH) * row
     return size.stages * image + weights + size.groups * PIXELS * 128
 
@@ -217,19 +221,22 @@ class Extents:
 
 
 def group_tiles(layer: Extents) -> Groups | GroupChunks | Tiling:
-    """The tile for warpgroups, with a stride or a dilation the family's. All weights stay in shared
-    memory where channels are few; else the tile is the one whose rounds take least time, and reads
-    the fewest pixels.
+    """The tile for warpgroups. All weights stay in shared memory where channels are few; of others
+    with a stride or a dilation it is the family's, else the one whose rounds take least time, and
+    that reads the fewest pixels.
     """
-    if layer.stride > 1 or layer.window.dilation > 1:
+    apart = layer.stride > 1 or layer.window.dilation > 1
+    if apart and layer.channels > DEPTH:
         return _family(layer)
     if layer.channels * layer.filters < MANY or layer.channels <= DEPTH:
         images = min(IMAGES, key=lambda n: _staged(layer, n))
-        size = groups_for(layer.channels, layer.filters, images, layer.window)
+        size = groups_for(layer.channels, layer.filters, images, layer.stride, layer.window)
         if size is not None:
             pixels = layer.batch * layer.height * layer.width
             worth = bool(layer.channels % ALIGNED) and pixels >= WORTH_COPIES
             return replace(size, copied=worth)
+    if apart:
+        return _family(layer)
     sizes = [
         GroupChunks(filters_of_block(layer.filters, filters), images, rows, groups)
         for filters, rows, groups in (BLOCKS if layer.filters > 64 else BLOCKS[2:])
@@ -268,7 +275,7 @@ def _family(layer: Extents) -> Tiling:
 def slot_bytes(size: GroupChunks, window: Window = USUAL) -> int:
     """What a run of channels takes of shared memory."""
     weights = window.count * size.run * row_bytes(size.filters)
-    return prod(size.read(window)) * row_bytes(size.run) + weights
+    return prod(size.read(window=window)) * row_bytes(size.run) + weights
 
 
 def warp_chunks(
@@ -317,8 +324,8 @@ def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
 
 def _staged(layer: Extents, images: int) -> int:
     """Pixels that the blocks of a row read."""
-    columns, *_ = GroupChunks(images=images).read(layer.window)
-    return prod(_blocks(layer, images, layer.height)) * images * columns
+    columns, _, _, *planes = GroupChunks(images=images).read(layer.stride, layer.window)
+    return prod(_blocks(layer, images, layer.height)) * images * columns * prod(planes)
 
 
 def _rounds(layer: Extents, size: GroupChunks) -> int:

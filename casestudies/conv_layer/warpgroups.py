@@ -54,12 +54,12 @@ def warpgroups(p: Layer, size: Groups) -> hl.Func:
     vectorize(update, ri, ci, *images, p.x)
     update.unroll(co).unroll(p.y).unroll(ro).unroll(p.r.y).unroll(p.r.z)
     image, weights = p.staged(copied(p) if size.copied else p.image), p.weights.in_(p.conv)
-    c, x, y, n = image.args()
-    rows = (c, n, x, y) if several else (c, x, y, n)
+    c, x, y, n, *planes = image.args()
+    rows = (c, n, x, y, *planes) if several else (c, x, y, n, *planes)
     if several:
         p.conv.bound_extent(p.n, size.images).reorder_storage(p.c, p.n, p.x, p.y)
         image.reorder_storage(*rows).reorder(*rows)
-    extents = (channels, *size.read(p.window))
+    extents = (channels, *size.read(p.stride, p.window))
     copy(image.compute_at(p.output, ys), extents, rows[:2])
     hb.pipeline_stages(image, size.stages)
     copy(weights.compute_at(p.output, xo), (filters, channels, *p.taps), weights.args()[:2])
@@ -73,7 +73,7 @@ def copied(p: Layer) -> hl.Func:
     engine wants them.
     """
     pieces = rounded(p.inputs, ALIGNED) // ALIGNED
-    copy = p.image.in_(p.conv)
+    copy = p.image.in_(p.reader)
     c, x, y, n = copy.args()
     co, ci, xo, xi, yo, yi = (hl.Var(name) for name in ("co", "ci", "xo", "xi", "yo", "yi"))
     copy.compute_root().align_storage(c, ALIGNED)

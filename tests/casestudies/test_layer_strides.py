@@ -1,5 +1,5 @@
-"""The convolution layer with a stride: the family's schedule on warpgroups; on warps pixels are
-dealt out.
+"""The convolution layer with a stride: the family's schedule on warpgroups; for few channels, and
+on warps, pixels are dealt out.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from casestudies.conv_layer.tiles import (
     SHARED,
     WARP_SHARED,
     Extents,
+    GroupChunks,
+    Groups,
     group_tiles,
     pixels_read,
+    shared_bytes,
     warp_chunks,
     warp_slot_bytes,
 )
@@ -98,22 +101,31 @@ def test_machine_code_of_typical_layers(channels: int, size: int, verified: Veri
 def test_tiles_fit_shared_memory(channels: int, stride: int) -> None:
     for batch, size, filters in ((1, 3, 1), (8, 30, 40), (32, 14, 128), (32, 56, 500)):
         tile = group_tiles(Extents(batch, size, size, channels, filters, stride))
-        assert isinstance(tile, Tiling) == (stride > 1)
-        assert not isinstance(tile, Tiling) or tile.shared_bytes <= SHARED
+        assert not isinstance(tile, GroupChunks) or stride == 1
+        match tile:
+            case Tiling():
+                assert stride > 1
+                assert tile.shared_bytes <= SHARED
+            case Groups():
+                assert shared_bytes(channels, tile.filters or filters, tile, stride) <= SHARED
+            case GroupChunks():
+                pass
         warps = warp_chunks(filters, stride)
         assert warps.stages * warp_slot_bytes(warps, stride) <= WARP_SHARED
 
 
 @pytest.mark.parametrize("stride", range(1, 6))
 def test_what_a_tile_reads(stride: int) -> None:
-    """Each pixel that a tap meets lies in a plane."""
+    """Each pixel that a tap meets lies in a plane, and planes of images are whole swizzles."""
     for width in (1, 2, 8, 16, 64):
-        columns, rows, _, *planes = pixels_read(width, 5, stride)
-        met = {stride * x + t for x in range(width) for t in range(3)}
-        count = planes[0] if planes else 1
-        held = {stride * x + p for x in range(columns) for p in range(count)}
-        assert met <= held
-        assert rows == stride * 4 + 3
+        for images in (1, 4, 8):
+            columns, rows, _, *planes = pixels_read(width, 5, stride, images, 8)
+            met = {stride * x + t for x in range(width) for t in range(3)}
+            count = planes[0] if planes else 1
+            held = {stride * x + p for x in range(columns) for p in range(count)}
+            assert met <= held
+            assert rows == stride * 4 + 3
+            assert stride == 1 or columns * images % 8 == 0
 
 
 def test_a_dilation_is_the_familys_as_well() -> None:

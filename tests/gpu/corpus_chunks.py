@@ -28,7 +28,7 @@ def _shapes(channels: int, stride: int, size: Shape) -> dict[str, Shape]:
 
 
 def _built(size: Size, channels: int, filters: int, stride: int) -> hl.Func:
-    pipeline = layer(channels, filters, stride, dealt=isinstance(size, WarpChunks))
+    pipeline = layer(channels, filters, stride, dealt=not isinstance(size, Tiling))
     match size:
         case Tiling():
             return by_family(pipeline, size)
@@ -74,6 +74,7 @@ FAMILY: dict[str, tuple[Size, int, int]] = {
 STRIDED: dict[str, tuple[Size, int, int]] = {
     "stride_family": (Tiling((1, 8, 8), 1, 2, 64, 64, 4, persistent=True), 128, 64),
     "stride_family_unmapped": (Tiling((8, 8, 1), 2, 2, 64, 32, 3), 35, 45),
+    "stride_resident": (Groups(rows=1, groups=2, images=8), 32, 32),
     "stride_warps": (WarpChunks(32, rows=1), 72, 64),
 }
 

@@ -194,11 +194,11 @@ def test_few_pixels_have_their_sums_in_parts(name: str) -> None:
 WHOLE: dict[str, tuple[dict[str, Any], tuple[int, ...], tuple[int, int, int, int, int]]] = {
     "images side by side": ({"padding": 1}, (32, 56, 56, 64), (9, 5, 11, 24, 40)),
     "one image": ({}, (1, 64, 64, 64), (1, 6, 70, 40, 24)),
-    "apart, with bias": ({"dilation": 3, "bias": True}, (8, 40, 64, 64), (3, 4, 67, 32, 72)),
+    "apart, with bias": ({"dilation": 3, "bias": True}, (1, 64, 64, 64), (3, 4, 67, 32, 72)),
     "5 x 1": ({"taps": (5, 1)}, (32, 56, 56, 64), (5, 3, 9, 16, 8)),
     "1 x 5": ({"taps": (1, 5), "filters_first": True}, (4, 56, 56, 64), (2, 9, 10, 48, 16)),
     "weights that stay": ({"fixed": 16, "bias": True}, (4096, 64, 64, 16), (2, 9, 70, 16, 16)),
-    "few weights that stay": ({"fixed": 20, "padding": 1}, (256, 64, 64, 12), (9, 7, 10, 20, 12)),
+    "few weights that stay": ({"fixed": 12, "padding": 1}, (256, 64, 64, 12), (9, 7, 10, 12, 12)),
 }
 
 
@@ -274,8 +274,10 @@ def test_a_single_run_has_no_ring_to_stay_for() -> None:
     assert candidates(deep, machine_for("sm_90a"))[0].persistent
 
 
-def test_places_are_divided_up_once_a_turn() -> None:
-    """Not where a thread that feeds waits, nor for each element that is stored."""
+def test_places_are_not_divided_up_within_a_turn() -> None:
+    """Where a thread that feeds waits, or for each element that is stored, this took a quarter of
+    the time.
+    """
     out = layer(padding=1, bias=True)
     hb.autoschedule(
         out, target="sm_90a", sizes={"out": (32, 56, 56, 64), "image": (32, 56, 56, 64)}
@@ -283,10 +285,7 @@ def test_places_are_divided_up_once_a_turn() -> None:
     source = hb.compile(out, target="sm_90a").source
     turns = source.split("for (int turn = (int)blockIdx.x;")
     assert len(turns) == 4  # of threads that copy, of the one that asks for boxes, of groups
-    for turn in turns[2:]:
-        lines = [line for line in turn.splitlines() if "floor_div(out_" in line]
-        assert lines
-        assert all(line.strip().startswith("const int quotient") for line in lines)
+    assert not any(f"floor_{kind}(out_" in turn for turn in turns for kind in ("div", "mod"))
 
 
 MISSES: dict[str, Callable[[], hl.Func]] = {

@@ -29,9 +29,10 @@ ROOM = 200 << 10  # bytes of shared memory
 # 12 pixels on an H200.
 STEP, START = 115, 2500
 # Of the rate of the L2 cache, what pixels of several rows reach; of a line, what a shorter row
-# takes beside its bytes for each line in its place: of thirteen layers on an H100.
-L2_SHARE, SHORT_ROWS = 0.65, 0.3
+# takes beside its bytes for each line in its place: of thirty layers on an H100.
+L2_SHARE, SHORT_ROWS = 0.75, 0.5
 ALL_READ = 33  # bytes of the L2 cache where all multiprocessors read, as they do for parts of sums
+HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
 STORED = 2  # dimensions of pixels that a box of results has
 # Elements that a thread of a block that stays reads for its results: the text of more takes too
 # long to compile (8.7 s for 384, below 3 s for half as many).
@@ -186,7 +187,7 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
         after = adding(results, _parts(t, shape), machine) * machine.megahertz
         return rounds * (steps * step + START + 2 * leaving) + after
     if t.persistent:
-        return START + rounds * strips * (steps * step + leaving)
+        return START + rounds * strips * (steps * step + HANDOVER + leaving)
     return rounds * (steps * step + START + leaving)
 
 

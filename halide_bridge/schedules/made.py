@@ -98,7 +98,8 @@ def _chain(
     if channels and all(phases_of(m, w, program) for m, w in known):
         ranks = transforms.ranked(shapes, channels, plan.machine)
         best = (*ranks[0], tuple(tilings[1:])) if ranks else best
-    gain = sum(each.microseconds for each in apart) - (best[0] if best else 0.0)
+    several = sum(each.microseconds for each in apart) - plan.machine.behind * (len(apart) - 1)
+    gain = several - (best[0] if best else 0.0)
     if best is None or gain <= 0:
         return None
     last, *before = (m.label for m in members)

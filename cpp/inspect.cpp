@@ -25,33 +25,6 @@ public:
     std::vector<std::string> names;
 };
 
-// Adds to what is read of a sum what that began with.
-class AddBegin : public IRMutator {
-    const Function sum;
-    const Expr begin;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        Expr e = IRMutator::visit(op);
-        const Call *call = e.as<Call>();
-        if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
-            return e;
-        }
-        found = true;
-        std::map<std::string, Expr> at;
-        for (size_t d = 0; d < call->args.size(); d++) {
-            at[sum.args()[d]] = call->args[d];
-        }
-        return substitute(at, begin) + e;
-    }
-
-public:
-    bool found = false;
-
-    AddBegin(const Function &sum, const Expr &begin) : sum(sum), begin(begin) {
-    }
-};
-
 // Images of so many dimensions that definitions read, by their names.
 class ImagesOf : public IRGraphVisitor {
     int dimensions;
@@ -232,16 +205,6 @@ std::vector<Func> copy(const Functions &outputs) {
         result.emplace_back(f);
     }
     return result;
-}
-
-bool from_zero(Function sum, Function reader) {
-    Expr &begin = sum.definition().values()[0];
-    AddBegin add(sum, begin);
-    reader.mutate(&add);
-    if (add.found) {
-        begin = Halide::Internal::make_zero(begin.type());
-    }
-    return add.found;
 }
 
 void interleaved(Func stored, int channels, bool output) {

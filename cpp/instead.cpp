@@ -1,4 +1,5 @@
-// Funcs that are read in place of others: copies, factors, and what is read of one only cast.
+// Funcs that are read in place of others: copies, factors, what is read of one only cast; and sums
+// that begin with zero, to which their readers add what they began with.
 
 #include "inspect.h"
 
@@ -9,6 +10,33 @@ using Halide::Expr;
 using Halide::Func;
 
 namespace {
+
+// Adds to what is read of a sum what that began with.
+class AddBegin : public IRMutator {
+    const Function sum;
+    const Expr begin;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        const Call *call = e.as<Call>();
+        if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
+            return e;
+        }
+        found = true;
+        std::map<std::string, Expr> at;
+        for (size_t d = 0; d < call->args.size(); d++) {
+            at[sum.args()[d]] = call->args[d];
+        }
+        return substitute(at, begin) + e;
+    }
+
+public:
+    bool found = false;
+
+    AddBegin(const Function &sum, const Expr &begin) : sum(sum), begin(begin) {
+    }
+};
 
 // Reads another Func where the place depends on a variable.
 class ReadElsewhere : public IRMutator {
@@ -143,6 +171,16 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
         }
     }
     return Func(copied);
+}
+
+bool from_zero(Function sum, Function reader) {
+    Expr &begin = sum.definition().values()[0];
+    AddBegin add(sum, begin);
+    reader.mutate(&add);
+    if (add.found) {
+        begin = Halide::Internal::make_zero(begin.type());
+    }
+    return add.found;
 }
 
 Func operand(Function sum, int factor, const std::vector<std::string> &order,

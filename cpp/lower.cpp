@@ -24,6 +24,7 @@ struct Pipeline {
     Parameters parameters;
     std::map<std::string, Halide::Expr> known;
     std::vector<Promise> promises;
+    Dimensions guarded;  // of Funcs of which only what is needed is stored
 };
 
 Stmt create_loops(Pipeline &p, const Options &options) {
@@ -39,6 +40,7 @@ Stmt infer_bounds(const Stmt &loops, Pipeline &p, const Options &options) {
     FuncValueBounds bounds = compute_function_value_bounds(p.order, p.env);
     Stmt s = clamp_unsafe_accesses(loops, p.env, bounds);
     s = bounds_inference(s, p.outputs, p.order, p.groups, p.env, bounds, p.target);
+    s = predicate_needed(s, p.env, p.guarded);
     s = infer_all_turns(s, turns);
     s = add_split_factor_checks(s, p.env);
     if (options.strip) {
@@ -113,8 +115,6 @@ Stmt vectorize(const Stmt &flat, const Pipeline &p, const Options &options) {
     return vectorize_loops(s, p.env);
 }
 
-using Dimensions = std::set<std::pair<std::string, std::string>>;  // of Funcs
-
 void forget_bounds(Environment &env, const Dimensions &forgotten) {
     for (auto &[name, f] : env) {
         std::vector<Bound> &bounds = f.schedule().bounds();
@@ -160,7 +160,7 @@ Lowered lower_once(const Functions &funcs, const Options &options, const Dimensi
     }
     if (options.tails) {
         guard_reductions(p.env);
-        round_up_tails(p.env);
+        p.guarded = round_up_tails(p.env);
     }
     Stmt s = create_loops(p, options);
     s = show_masks(infer_bounds(s, p, options), p.env);

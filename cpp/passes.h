@@ -18,6 +18,7 @@ namespace bridge {
 namespace ir = Halide::Internal;
 using Environment = std::map<std::string, ir::Function>;
 using Functions = std::vector<ir::Function>;
+using Dimensions = std::set<std::pair<std::string, std::string>>;  // of Funcs
 
 struct Options {
     std::string target;
@@ -87,7 +88,8 @@ std::vector<Halide::Expr> ends_of(const Buffer &b);  // per dimension, one past 
 
 // tails.cpp: every size works without shifting a tile inwards or a scalar remainder.
 void guard_reductions(Environment &env);
-void round_up_tails(Environment &env);
+Dimensions round_up_tails(Environment &env);  // those of which only what is needed is stored
+ir::Stmt predicate_needed(const ir::Stmt &s, const Environment &env, const Dimensions &guarded);
 ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs,
                           const Parameters &parameters);
 

@@ -230,13 +230,23 @@ def _kind(directives: Directives) -> str:
     return "no tensor memory" if directives.kind is None else directives.kind.name
 
 
+def halide_errors() -> tuple[type[Exception], ...]:
+    """What Halide raises, from Python and from the native module."""
+    return native().HalideError, HalideError
+
+
+def in_words(text: str) -> str:
+    """What Halide says of an error, without where in Halide and in names that users know."""
+    return plain(_HEADER.sub("", text).strip())
+
+
 def run_native(
     function: Callable[..., Any], outputs: list[Func], request: dict[str, Any], location: str
 ) -> Any:
     """Call the native module; what Halide refuses becomes a ScheduleError."""
     try:
         return function(outputs, request)
-    except (native().HalideError, HalideError) as error:
+    except halide_errors() as error:
         raise _explained(str(error), outputs, location) from error
 
 
@@ -253,10 +263,9 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
             "or compile for a GPU target such as sm_80",
             where=Where(func=func, location=location),
         )
-    message = plain(_HEADER.sub("", text).strip())
     name = plain(outputs[0].name())
     return ScheduleError(
-        f"Halide cannot lower `{name}`: {message}", where=Where(func=name, location=location)
+        f"Halide cannot lower `{name}`: {in_words(text)}", where=Where(func=name, location=location)
     )
 
 

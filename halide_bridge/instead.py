@@ -1,5 +1,5 @@
 """Funcs that are read in place of others, from now on: copies and parts of these, which a schedule
-may then store and stage.
+may then store and stage; and sums that begin with zero.
 """
 
 from __future__ import annotations
@@ -49,6 +49,22 @@ def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
             where=caller_location(),
         )
     return made
+
+
+def from_zero(sum_: Func, reader: Func) -> Func:
+    """Have a sum begin at zero, as those of tensor units do, and ``reader``, which is all that
+    reads it, add what it began with: with ``f[i, j] = bias[i]`` and ``f[i, j] += ...`` what reads
+    ``f[i, j]`` reads ``bias[i] + f[i, j]``. Of floats that is rounded in another order. Returns
+    ``sum_``; ``ScheduleError`` for a Func that does not read it.
+    """
+    if not native().from_zero(sum_, reader):
+        raise ScheduleError(
+            f"`{plain(reader.name())}` does not read `{plain(sum_.name())}`",
+            why="it is to add what the sum begins with",
+            hint="the Func that reads the sum, or `.in_()` of an output",
+            where=caller_location(),
+        )
+    return sum_
 
 
 def narrowed(func: Func, *readers: Func) -> Func:

@@ -254,22 +254,6 @@ def online(maximum: _F, *sums: Func) -> _F:
     return maximum
 
 
-def from_zero(sum_: Func, reader: Func) -> Func:
-    """Have a sum begin at zero, as those of tensor units do, and ``reader``, which is all that
-    reads it, add what it began with: with ``f[i, j] = bias[i]`` and ``f[i, j] += ...`` what reads
-    ``f[i, j]`` reads ``bias[i] + f[i, j]``. Of floats that is rounded in another order. Returns
-    ``sum_``; ``ScheduleError`` for a Func that does not read it.
-    """
-    if not native().from_zero(sum_, reader):
-        raise ScheduleError(
-            f"`{plain(reader.name())}` does not read `{plain(sum_.name())}`",
-            why="it is to add what the sum begins with",
-            hint="the Func that reads the sum, or `.in_()` of an output",
-            where=caller_location(),
-        )
-    return sum_
-
-
 def interleaved(stored: _F, channels: int, output: bool = True) -> _F:
     """Loops of their own for calls whose pixels lie next to each other, of so many ``channels``:
     where that is the distance of neighbours along the second dimension, in what is ``stored``, if

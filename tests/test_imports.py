@@ -115,7 +115,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 WITHOUT_HALIDE = (
     "algorithm.py", "algorithms.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py",
     "build.py", "amx.py", "padding.py", "filters.py", "fast.py", "warpgroups.py", "lookahead.py",
-    "lookahead_schedule.py", "tuning.py", "chunks.py", "scores.py",
+    "lookahead_schedule.py", "tuning.py", "chunks.py", "family.py", "scores.py",
 )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def attend(
     quotient = f["mixed"][d, m, *heads] * (hl.f32(1) / total)
     found = [quotient, size_of(quotient, peak, total)]
     f["output"][d, m, *heads] = hl.Tuple(found) if part else hl.cast(result, quotient)
-    matrices = variant.matrices if variant else ()
+    matrices = tuple((m, scores, 1) for m in variant.matrices) if variant else ()
     return Attention(
         scores=scores,
         query=query,

@@ -21,7 +21,7 @@ NAMES = (
     "recursive_filter",
     "amx_matmul",
 )
-JOBS = ("bank", "dct", "depthwise", "filter", "layer", "resize", "rows", "scan")
+JOBS = ("attention", "bank", "dct", "depthwise", "filter", "layer", "resize", "rows", "scan")
 PLAIN = tuple(f"plain.{name}" for name in JOBS)  # of the public sweep alone
 
 

@@ -19,6 +19,7 @@ from casestudies.conv_layer.tiles import (
     warp_chunks,
 )
 from selector.diagnostics import UserError
+from selector.families.layers import Tiling
 from selector.targets import Target
 
 WARPGROUPS = ("wgmma", "tcgen05")
@@ -32,19 +33,25 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.conv_layer import chunks
     from casestudies.conv_layer import schedule as schedules
     from casestudies.conv_layer.algorithm import layer
+    from casestudies.conv_layer.family import by_family
     from casestudies.conv_layer.warpgroups import warpgroups
 
-    dealt = schedule not in ("cuda", "plain")
+    tile = group_tiles(problem.extents) if schedule in WARPGROUPS else None
+    dealt = schedule not in ("cuda", "plain") and not isinstance(tile, Tiling)
     pipeline = layer(
         problem.channels, problem.filters, problem.stride, dealt=dealt, padded=problem.padded,
         residual=problem.residual, result=problem.result, window=problem.window,
     )  # fmt: skip
-    if schedule in WARPGROUPS:
-        size = group_tiles(problem.extents)
-        if schedule == "tcgen05" and isinstance(size, GroupChunks):
-            size = replace(size, cluster=1)
-        resident = isinstance(size, Groups)
-        return warpgroups(pipeline, size) if resident else chunks.groups(pipeline, size)
+    match tile:
+        case Tiling():
+            return by_family(pipeline, tile)
+        case Groups():
+            return warpgroups(pipeline, tile)
+        case GroupChunks():
+            one = schedule == "tcgen05"
+            return chunks.groups(pipeline, replace(tile, cluster=1) if one else tile)
+        case None:
+            pass
     if schedule == "cuda":
         return schedules.cuda(pipeline, problem)
     if schedule == "plain":

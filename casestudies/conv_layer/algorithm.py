@@ -8,7 +8,7 @@ A padded image has zeros around it, here a pixel of them: taps read ``I(ci, x + 
 n)``. With a dilation they read every second pixel, say: ``I(ci, x + 2*rx, y + 2*ry, n)``.
 
 With a stride, taps read every second pixel, say. ``planes(c, x, y, n, p) = I(c, 2*x + p, y, n)``
-deals a row's pixels out, so that a tap reads neighbours of one plane, as tensor units want them.
+deals a row's pixels out, so that a tap reads neighbours of one plane.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a block of the convolution layer does: tiles of all schedules, by the layer's size.
+"""What a block of the convolution layer does: tiles of all schedules, by the layer's size. With a
+stride or a dilation and more than a few channels warpgroups have those of the family of layers.
 
 Without Halide, since the names of saved kernels follow from it.
 """
@@ -10,6 +11,8 @@ from math import gcd, prod
 
 from casestudies.common.multiples import rounded
 from selector.diagnostics import UserError
+from selector.families.layers import Shape, Tiling, candidates
+from selector.machine import machine_for
 
 TAPS = 3
 UNIT = 8  # filters come in eights, the columns of an instruction
@@ -17,6 +20,7 @@ ROW = 16  # with warpgroups in sixteens: the copy engine stores rows of 64 or 12
 DEPTH = 16  # channels of one vector statement
 ALIGNED = 8  # channels of the 16 bytes at which the copy engine wants pixels to begin
 WORTH_COPIES = 1 << 18  # pixels, from where a copy of them pays
+SWIZZLED = 8  # rows of pixels, from where the pattern of a swizzle is the same
 PIXELS = 64  # of one vector statement, the rows of an instruction
 FILTERS = 32  # of one vector statement, at most: Halide's vectors have at most 65535 lanes
 SHARED = 220 << 10  # bytes of a block, nearly all that there is
@@ -27,10 +31,10 @@ STATEMENTS = 96  # of one tile, at most: more take too long to compile
 BLOCK_FILTERS = (16, 32, 48, 64, 96, 128)  # a few vectors of up to 32
 WARP_FILTERS = (8, 16, 24, 32, 48, 64)
 MULTIPROCESSORS = 132
+TARGET = "sm_90a"
 MOST_STAGES = 6
 MANY = 64 * 64  # channels times filters, from where weights come in runs
 MOST_SLOT = (SHARED - (16 << 10)) // 2  # bytes, so that one is filled ahead
-SWIZZLED = 8  # rows of pixels, from where the pattern of a swizzle is the same
 RESULTS = 8 << 10  # bytes of shared memory for those of a group of persistent blocks
 IMAGES = (1, 8, 16, 32)  # side by side
 BLOCKS = (  # filters, at most; rows; groups
@@ -90,7 +94,7 @@ class Rows:
     def height(self) -> int:
         return self.rows * self.groups
 
-    def read(self, stride: int, window: Window = USUAL) -> tuple[int, ...]:
+    def read(self, stride: int = 1, window: Window = USUAL) -> tuple[int, ...]:
         """The pixels that a tile reads: a plane of them begins where a swizzle does."""
         return pixels_read(self.width, self.height, stride, self.images, SWIZZLED, window)
 
@@ -216,10 +220,14 @@ class Extents:
     window: Window = USUAL
 
 
-def group_tiles(layer: Extents) -> Groups | GroupChunks:
-    """The tile for warpgroups. All weights stay in shared memory where channels are few; else the
-    tile is the one whose rounds take least time, and reads the fewest pixels.
+def group_tiles(layer: Extents) -> Groups | GroupChunks | Tiling:
+    """The tile for warpgroups. All weights stay in shared memory where channels are few; of others
+    with a stride or a dilation it is the family's, else the one whose rounds take least time, and
+    that reads the fewest pixels.
     """
+    apart = layer.stride > 1 or layer.window.dilation > 1
+    if apart and layer.channels > DEPTH:
+        return _family(layer)
     if layer.channels * layer.filters < MANY or layer.channels <= DEPTH:
         images = min(IMAGES, key=lambda n: _staged(layer, n))
         size = groups_for(layer.channels, layer.filters, images, layer.stride, layer.window)
@@ -227,6 +235,8 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
             pixels = layer.batch * layer.height * layer.width
             worth = bool(layer.channels % ALIGNED) and pixels >= WORTH_COPIES
             return replace(size, copied=worth)
+    if apart:
+        return _family(layer)
     sizes = [
         GroupChunks(filters_of_block(layer.filters, filters), images, rows, groups)
         for filters, rows, groups in (BLOCKS if layer.filters > 64 else BLOCKS[2:])
@@ -234,7 +244,7 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
     ]
     sizes = [size for size in sizes if size.height % 2 == 0 or _rounds(layer, size) == 1]
     alone = SHARED if layer.channels <= DEPTH else MOST_SLOT  # one run of channels, one slot
-    bytes_of = {size: slot_bytes(size, layer.stride, layer.window) for size in sizes}
+    bytes_of = {size: slot_bytes(size, layer.window) for size in sizes}
     sizes = [s for s in sizes if bytes_of[s] <= MOST_SLOT] or [
         s for s in sizes if bytes_of[s] <= alone
     ]
@@ -248,15 +258,24 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks:
     if _rounds(layer, best) > 1 and slots > 1:
         best = replace(best, blocks=1, rows=best.height // 2, groups=2)  # registers for the bias
         slots, room = MOST_STAGES, room - RESULTS * best.groups
-    return replace(
-        best, stages=min(MOST_STAGES, room // slot_bytes(best, layer.stride, layer.window), slots)
-    )
+    return replace(best, stages=min(MOST_STAGES, room // slot_bytes(best, layer.window), slots))
 
 
-def slot_bytes(size: GroupChunks, stride: int = 1, window: Window = USUAL) -> int:
+def _family(layer: Extents) -> Tiling:
+    """The best tile by the machine model."""
+    pixels, apart = (layer.width, layer.height, layer.batch), (layer.stride,) * 2
+    reach = (layer.window.reach,) * 2
+    shape = Shape(
+        pixels, layer.filters, layer.channels, layer.window.count, steps=(*apart, 1), rows=1,
+        reach=(*reach, 0), fixed=True,
+    )  # fmt: skip
+    return candidates(shape, machine_for(TARGET))[0]
+
+
+def slot_bytes(size: GroupChunks, window: Window = USUAL) -> int:
     """What a run of channels takes of shared memory."""
     weights = window.count * size.run * row_bytes(size.filters)
-    return prod(size.read(stride, window)) * row_bytes(size.run) + weights
+    return prod(size.read(window=window)) * row_bytes(size.run) + weights
 
 
 def warp_chunks(
@@ -291,6 +310,8 @@ def tile_name(layer: Extents) -> str:
             return part + (f"-i{images}" if images > 1 else "") + "-copied" * copied
         case GroupChunks() as size:
             return f"-f{size.filters}-i{size.images}-r{size.height}" + "-p" * size.blocks
+        case Tiling() as size:
+            return f"-{size.label}"
 
 
 def _blocks(layer: Extents, images: int, height: int) -> tuple[int, int, int]:
@@ -316,7 +337,7 @@ def _rounds(layer: Extents, size: GroupChunks) -> int:
 def _time(layer: Extents, size: GroupChunks) -> int:
     """Cycles that a run of channels takes in all rounds: of products, or of what they read."""
     products = size.height * layer.window.count * instruction_cycles(size.filters)
-    read = slot_bytes(size, layer.stride, layer.window) // BYTES
+    read = slot_bytes(size, layer.window) // BYTES
     return _rounds(layer, size) * max(products, read)
 
 

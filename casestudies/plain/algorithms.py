@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import halide as hl
 
+from casestudies.attention.problem import SOFT_CAP
 from casestudies.plain.common import EPSILON, RMS, SHIFT, SOFTMAX, THRESHOLD
 
 F16, F32, I32 = hl.Float(16), hl.Float(32), hl.Int(32)
@@ -17,6 +19,7 @@ TYPES = {
     "s8": hl.Int(8),
     "s32": I32,
 }
+LOWEST = -3.0e38  # where a maximum begins
 EDGES = {
     "repeat": hl.BoundaryConditions.repeat_edge,
     "mirror": hl.BoundaryConditions.mirror_image,
@@ -258,4 +261,40 @@ def _product(problem: Any) -> hl.Func:
     weights[i, c, n] = a["K"][i, c]
     total[x, c, n] += hl.f32(a["I"][x, k, n]) * hl.f32(weights[k, c, n])
     output[x, c, n] = _finished(problem, a, total[x, c, n], (x, c, n))
+    return output
+
+
+def attention(problem: Any) -> hl.Func:
+    """Keys ``j``, queries ``i``, heads ``n``, channels ``c``."""
+    a, operand = params(problem), TYPES[problem.operand]
+    names = ["scores", "seen", "peak", "weight", "total", "rounded", "mixed", "output"]
+    scores, seen, peak, weight, total, rounded, mixed, output = map(hl.Func, names)
+    channel = hl.RDom([(0, problem.depth)], "channel")
+    keys = hl.RDom([(0, a["K"].dim(1).extent())], "keys")
+    head = n / problem.sharing if problem.sharing > 1 else n
+    scores[j, i, n] = hl.f32(0)
+    scores[j, i, n] += hl.f32(a["Q"][channel, i, n]) * hl.f32(a["K"][channel, j, head])
+    score = scores[j, i, n] * hl.f32(problem.factor)
+    match problem.score:
+        case "soft_cap":
+            score = hl.tanh(score / SOFT_CAP) * SOFT_CAP
+        case "slopes":
+            score += a["slopes"][n] * hl.f32(j - i)
+        case "bias":
+            score += hl.f32(a["bias"][j, i, n])
+        case _:
+            pass
+    if problem.causal:
+        counts = (j <= i) & (j > i - problem.window) if problem.window else j <= i
+        score = hl.select(counts, score, hl.f32(-math.inf))
+    seen[j, i, n] = score
+    peak[i, n] = hl.f32(LOWEST)
+    peak[i, n] = hl.max(peak[i, n], seen[keys, i, n])
+    weight[j, i, n] = hl.exp(seen[j, i, n] - peak[i, n])
+    total[i, n] = hl.f32(0)
+    total[i, n] += weight[keys, i, n]
+    rounded[j, i, n] = hl.cast(operand, weight[j, i, n])
+    mixed[c, i, n] = hl.f32(0)
+    mixed[c, i, n] += hl.f32(rounded[keys, i, n]) * hl.f32(a["V"][c, keys, head])
+    output[c, i, n] = stored(mixed[c, i, n] / total[i, n], problem.types.split("-")[1])
     return output

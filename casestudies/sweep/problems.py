@@ -12,6 +12,7 @@ from casestudies.common.registry import find_case, problem_type
 from casestudies.conv_layer.problem import Problem as ConvLayer
 from casestudies.gemm.problem import Problem as Gemm
 from casestudies.gemm.problem import elements
+from casestudies.plain.attention import Problem as PlainAttention
 from casestudies.plain.layer import Problem as Layer
 from casestudies.sweep.rows import Fields, Row
 from selector.diagnostics import UserError
@@ -26,9 +27,11 @@ def unscheduled(row: Row) -> tuple[str, Problem] | None:
     """The same job as a plain algorithm, where the row's problem has a schedule of its own and both
     are measured; None of others.
     """
+    values: dict[str, Any] = dict(row.fields)
+    if row.family == "attention":
+        return "plain.attention", PlainAttention(**values)
     if row.family != "conv" or _is_plain(row.fields):
         return None
-    values: dict[str, Any] = dict(row.fields)
     return "plain.layer", Layer(**values)
 
 
@@ -43,7 +46,7 @@ def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
         if result == a and a != "s8":
             return ("cuBLAS", "cuBLASLt bias, ReLU", "cuDNN 1 x 1")
         return ("cuBLAS", "cuBLAS columns", "cuBLAS, then torch")
-    if case == "attention":
+    if case in ("attention", "plain.attention"):
         fused = ("cuDNN fused", "FlashAttention", "memory-efficient")
         alone = problem.score == "soft_cap" or problem.window  # for which these do too much
         return (*fused, "flex_attention") if alone else fused

@@ -15,7 +15,7 @@ from typing import Any
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
 from halide_bridge.schedules.contraction import as_one
-from halide_bridge.stock import GPU_SHARED, REGISTER, rvars, variables
+from halide_bridge.stock import GPU_SHARED, GUARD, REGISTER, rvars, variables
 from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling, padded
 
 
@@ -56,10 +56,11 @@ class Attention:
     of the weighted values, which ``output`` divides by ``total``. ``scores``: of the operands
     ``query`` and ``key``, for each of the three, with the number of their updates; ``weight``: of
     ``mixed``. ``keys``, ``values``: the Funcs of the operands ``key`` and ``value`` that the sums
-    read. ``matrices``: Funcs of keys, queries and heads that the scores read, to be staged like
-    these. ``whole``: values have ``depth`` channels as well; else a block has as many of
-    however many there are. ``joining``: of what ``output`` has for each part of the keys, its last
-    dimension.
+    read. ``matrices``: Funcs of keys, queries and heads that the scores, or what is made of them,
+    read, to be staged like these: each with who reads it, for each of the three, and the dimension
+    that goes along the queries. ``whole``: values have ``depth`` channels as well; else a block has
+    as many of however many there are. ``joining``: of what ``output`` has for each part of the
+    keys, its last dimension.
     """
 
     output: Any
@@ -75,7 +76,7 @@ class Attention:
     values: Any
     depth: int
     updates: int = 1
-    matrices: tuple[Any, ...] = ()
+    matrices: tuple[tuple[Any, tuple[Any, Any, Any], int], ...] = ()
     joining: Joining | None = None
     places: Places = Places()
     whole: bool = True
@@ -85,7 +86,8 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
     """Schedule attention so; returns the output."""
     mo, mi, do, di = variables("mo", "mi", "do", "di")
     (d, m), heads = _dims(p.output, p.places.output)
-    p.output.split(m, mo, mi, size.block)
+    tail = (GUARD,) if p.joining is not None else ()  # nobody reads rows beyond the last
+    p.output.split(m, mo, mi, size.block, *tail)
     if p.whole:
         p.output.bound(d, 0, p.depth)
     else:
@@ -103,7 +105,7 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
         ro, ri, rv = rvars("ro", "ri", "rv")
         update = rows.update().split(r, ro, ri, size.keys).split(ri, ri, rv, size.columns)
         mw = _rows_of(update.atomic(), m, size, inner=(rv,), outer=(ri, ro))
-        _score(p, p.scores[number], (rows, ro, mw), blocks[0], size)
+        _score(p, number, (rows, ro, mw), blocks[0], size)
     _mix(p, blocks[0], size)
     online(p.peak, p.total, p.mixed)
     if size.persistent:
@@ -142,7 +144,7 @@ def _mix(p: Attention, block: Any, size: Tiling) -> None:
     p.weight.compute_at(p.mixed, mw).store_in(REGISTER)
     p.weight.bound_extent(n, size.keys).bound_extent(m, size.rows)
     _tile(p.weight, n, m, size)
-    _score(p, p.scores[2], (p.mixed, ro, mw), block, size)
+    _score(p, 2, (p.mixed, ro, mw), block, size)
     values, shape = p.values.in_(p.mixed), (padded(p.depth), size.keys)
     _stage(values, p.places.value, p.mixed, ro, shape, size.stages)
 
@@ -189,16 +191,17 @@ def _tile(stage: Any, n: Any, m: Any, size: Tiling, depth: Any | None = None) ->
 
 def _score(
     p: Attention,
-    scores: Any,
+    number: int,
     place: tuple[Any, Any, Any],
     block: Any,
     size: Tiling,
 ) -> None:
-    """The scores of a run of keys and a unit's rows, in its registers, where ``place`` (a consumer,
-    its loops over runs and over units) takes them.
+    """The scores of a run of keys and a unit's rows, in its registers, where ``place`` (one of
+    three consumers, its loops over runs and over units) takes them.
     """
     consumer, run, unit = place
-    updates = [scores.update(number) for number in range(p.updates)]
+    scores = p.scores[number]
+    updates = [scores.update(n) for n in range(p.updates)]
     n, m = _of_a_head(scores, p.places.scores, *updates)
     scores.compute_at(consumer, unit).bound_extent(n, size.keys).bound_extent(m, size.rows)
     store_in(scores, _memory(size))
@@ -207,9 +210,9 @@ def _score(
     _tile(updates[0], n, m, size, channel)
     for update in updates[1:]:
         _tile(update, n, m, size)
-    for matrix in p.matrices:
+    for matrix, readers, along in p.matrices:
         shape = (size.keys, size.block)
-        _stage(matrix.in_(scores), 1, consumer, run, shape, size.stages)
+        _stage(matrix.in_(readers[number]), along, consumer, run, shape, size.stages)
     queries, keys = p.query.in_(scores), p.keys.in_(scores)
     channels = padded(p.depth)
     _stage(queries, p.places.query, p.output, block, (channels, size.block))

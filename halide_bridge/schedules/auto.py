@@ -16,7 +16,7 @@ from io import StringIO
 from typing import Any
 
 from halide_bridge import memory
-from halide_bridge.checks import is_pipeline, output_funcs
+from halide_bridge.checks import halide_errors, in_words, is_pipeline, output_funcs
 from halide_bridge.lowering import lower_copy
 from halide_bridge.memory import apart
 from halide_bridge.names import plain
@@ -32,6 +32,7 @@ from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
+from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
@@ -196,6 +197,7 @@ def _plan(
 def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
     """The plan with what the compiler takes."""
     known = plan.known
+    plan = plan.storing(m.label for m in program if is_search(m, known))
     for member in program:
         plan = _attending(member, outputs, program, plan, wanted)
     taken = {name for found, _ in plan.online.values() for name in found.inside}
@@ -307,6 +309,8 @@ def _why_not(outputs: list[Any], plan: Plan, wanted: _Wanted) -> str:
             selector.compile(module, target=wanted.target.name, instructions=wanted.instructions)
     except UserError as error:
         return error.why or error.what
+    except halide_errors() as error:  # a directive that does not fit this pipeline
+        return f"Halide refuses its schedule: {in_words(str(error))}"
     return ""
 
 

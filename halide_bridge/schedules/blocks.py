@@ -13,6 +13,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from halide_bridge.schedules.asked import pipeline_stages, resident_blocks
 from halide_bridge.schedules.kernels import Grid, fused
 from halide_bridge.schedules.recognise.costs import written
 from halide_bridge.schedules.recognise.facts import Place, Placement
@@ -253,7 +254,7 @@ def by_blocks(
         at = (func, outer[0]) if outer else (stored, block)
         _stage(script, name, box, blocks, func, at, placement, member.args[reuse.n])
     if tile.resident > 1:
-        script.ask("resident_blocks", stored, (tile.resident,))
+        resident_blocks(stored, tile.resident)
     text = f"{tile.lanes} x {tile.rows} threads, {tile.n} x {tile.m} sums each"
     return Grid(text=text)
 
@@ -335,7 +336,7 @@ def _stage(
             staged.align_bounds(arg, run)
     whole = is_argument(member, placement.program) or placement.places[name] is not Place.INSIDE
     if blocks.step and whole:
-        script.ask("pipeline_stages", staged, (AHEAD,))
+        pipeline_stages(staged, AHEAD)
 
 
 def _along(reads: Sequence[Read], n: str) -> int:

@@ -45,6 +45,10 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         if source is None and layer.inner:  # what is computed lies as it does
             return window_of(member, program) or product
         turned = source is not None and source.along > 0
+        if source is not None and not turned and prod(layer.steps) > 1:
+            row = known.extent(source.source, 0) * layer.bytes
+            turned = row % layers.VECTOR > 0
+            layer = replace(layer, copied=turned)
         return _why_not_copied(layer, turned, program, known, machine) or layer
     window = layer or window_of(member, program) or product
     if isinstance(window, str) and isinstance(product, Product):

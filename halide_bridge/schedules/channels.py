@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from halide_bridge.schedules.asked import resident_blocks
 from halide_bridge.schedules.kernels import Grid, fused
 from halide_bridge.schedules.recognise.channels import Channels
 from halide_bridge.schedules.recognise.facts import Placement
@@ -49,7 +50,7 @@ def by_threads(
     for name in (found.weights, found.image):
         _keep(script, members[name], total, at, tile)
     if tile.resident > 1:
-        script.ask("resident_blocks", stored, (tile.resident,))
+        resident_blocks(stored, tile.resident)
     each = " x ".join(map(str, tile.each))
     text = f"{prod(tile.threads)} threads, {each} of pixels, and what they read, in registers"
     return Grid(text=text)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from halide_bridge.instead import narrowed, operand
 from halide_bridge.schedules.candidates import fills, sum_of
+from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.narrow import only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
@@ -14,10 +15,13 @@ from selector.machine import Machine
 
 
 def set_apart(program: Program, known: Guess, machine: Machine) -> list[str]:
-    """Make Funcs of factors that keep sums from a tensor unit by being more than elements. Lines of
-    Python that do so to the Funcs ``f`` of a pipeline.
+    """Make Funcs of factors that keep sums from a tensor unit by being more than elements, but for
+    those of attention, which takes heads that others share as they are. Lines of Python that do so
+    to the Funcs ``f`` of a pipeline.
     """
-    return [line for member in program for line in _apart(member, program, known, machine)]
+    taken = {name for m in program if (found := online_of(m, program)) for name in found.members}
+    sums = [m for m in program if m.name not in taken]
+    return [line for m in sums for line in _apart(m, program, known, machine)]
 
 
 def set_narrow(program: Program) -> list[str]:
@@ -37,7 +41,8 @@ def _apart(member: Member, program: Program, known: Guess, machine: Machine) -> 
     if not found or not isinstance(sum_of(member, program, known, machine), str):
         return []
     depth = max(known.value(r.extent) for r in member.stages[1].reduced)
-    if not fills(known.extent(member, 0), known.extent(member, 1), depth):
+    n, *others = (known.extent(member, d) for d in range(len(member.args)))
+    if not any(fills(n, m, depth) for m in others):  # whichever its rows will go along
         return []
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]

@@ -15,9 +15,9 @@ from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
-from halide_bridge.schedules.turns import argument_of, turned
+from halide_bridge.schedules.turns import Argument, argument_of, turned
 from selector.families.contraction.tiling import AT_ONCE
-from selector.families.layers import Tiling
+from selector.families.layers import VECTOR, Tiling
 
 
 def by_layer(
@@ -43,7 +43,7 @@ def by_layer(
         total.update().split(total.rvars(0)[found.channels], channels, inner, size.part)
         total, stored, args, phases = _parted(script, total, stored, channels)
         channels = inner
-    operands = _Operands(script, program, known, total)
+    operands = _Operands(script, program, known, total, found.copied)
     if max(found.steps) > 1:
         staged = _windows(script, found, total, (channels, taps))
         replace(operands, total=staged).rows(found.image, (found.inner,))
@@ -115,18 +115,29 @@ class _Operands:
     program: Program
     known: Guess
     total: Recorded
+    copied: bool = False
 
     def _func(self, member: Member) -> Recorded:
         return self.script.func(member.label, member.handle)
 
+    def _begins_anywhere(self, found: Argument) -> bool:
+        """Whether rows of an argument are no multiples of what the copy engine takes."""
+        row = self.known.extent(found.source, 0) * found.source.types[0].bytes
+        return row % VECTOR > 0
+
     def rows(self, name: str, either: Sequence[int]) -> tuple[Recorded, int]:
         """An operand of a layer, and along which of some dimensions it has rows. Where none lies
-        innermost in an argument, a kernel of its own turns that, so that the first does.
+        innermost in an argument, or rows are to be ``copied``, a kernel of its own turns that, so
+        that the first does.
         """
         operand = self.program.members[name]
         found = [argument_of(operand, d, self.program) for d in either]
         for argument, d in zip(found, either, strict=True):
-            if (d if argument is None else argument.along) == 0:
+            if argument is None:
+                rows = d == 0
+            else:
+                rows = argument.along == 0 and not (self.copied and self._begins_anywhere(argument))
+            if rows:
                 return self._func(operand), d
         first = found[0]
         if first is None:

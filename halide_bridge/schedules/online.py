@@ -30,8 +30,9 @@ def candidates(
         heads *= known.extent(output, d) if d != queries else 1
     keys = known.value(program.members[found.mixed].stages[1].reduced[0].extent)
     shape = attention.Shape(
-        heads, known.extent(output, queries), max(1, keys), found.depth, found.causal
-    )
+        heads, known.extent(output, queries), max(1, keys), found.depth, found.causal,
+        matrices=len(found.matrices),
+    )  # fmt: skip
     best = attention.pick(shape, machine, parts=False)
     if best is None:
         yield from attention.for_warps(shape, machine)
@@ -53,11 +54,17 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
     output, mixed, peak, total, weight = map(func, names)
     query, key, value = map(func, (found.query, found.key, found.value))
     scores: list[Recorded] = []
+    clones: list[dict[str, Recorded]] = []
     for reader, path in zip((peak, total), found.paths, strict=True):
-        last = reader
+        last, own = reader, dict[str, Recorded]()
         for name in path:
-            last = clone(func(name), last)
+            last = own[name] = clone(func(name), last)
         scores.append(last)
+        clones.append(own)
+    matrices = tuple(
+        (func(name), (clones[0][reader], clones[1][reader], func(reader)), along)
+        for name, reader, along in found.matrices
+    )
     output.compute_root()
     p = Attention(
         output=output,
@@ -72,6 +79,7 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
         keys=key,
         values=value,
         depth=found.depth,
+        matrices=matrices,
         places=found.places,
         whole=found.whole,
     )

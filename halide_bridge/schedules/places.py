@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
@@ -14,6 +15,7 @@ from halide_bridge.schedules.channels import by_threads
 from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import (
+    LANES,
     Grid,
     aligned,
     along_dims,
@@ -39,6 +41,7 @@ from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import is_argument
 from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.transforms import by_transforms, transforms_of
+from halide_bridge.schedules.transposed import by_tiles, tiles_of
 from halide_bridge.schedules.windows import Made, Windows, schedule_windows
 from selector.families import layers, transforms, windows
 from selector.ir.nodes import Var
@@ -174,6 +177,9 @@ class Scheduling:
                 return reductions.by_warps(self.script, func, reader, along[0], func.rvars(0))
         body = self.placement.bodies[member.name][0]
         known, most = self.plan.known, 1
+        tiles = tiles_of(member, body, self.placement) if member.args and not mine else None
+        if tiles is not None:
+            return by_tiles(self.script, reader, member, tiles, body.operations)
         if mine and member.args:
             most = reductions.lanes_at_thread(mine, member, self.placement, body)
         grid = along_dims(
@@ -279,6 +285,8 @@ class Scheduling:
         along = reductions.along_memory(member, self.placement)
         if along is not None:
             return reductions.by_warps(self.script, func, func.in_(), along[0], func.rvars(0))
+        if member.label in self.plan.stored and chooses(member):
+            return reductions.searched(self.script, func)
         if member.args:
             return reductions.alone(self.script, member, self.placement, self.plan.known)
         func.compute_root().gpu_single_thread()
@@ -351,7 +359,10 @@ class Scheduling:
     def _updates(self, member: Member) -> Grid:
         func = self._func(member)
         first, *others = member.stages[1:]
-        scatters = not others and associative(member) and not any(first.free)
+        free = [d for d, arg in enumerate(first.free) if arg is not None]
+        sizes = [self.plan.known.extent(member, d) for d in free]
+        few = not free or prod(sizes) < LANES * self.plan.machine.multiprocessors
+        scatters = not others and associative(member) and not all(first.free) and few
         bins = bins_of(member, self.placement) if scatters and first.reduced else None
         if bins is not None:
             return by_copies(self.script, func, bins, first.reduced)
@@ -360,7 +371,8 @@ class Scheduling:
             aligned(func, func.args()[0], VECTOR // member.types[0].bytes)
         grid = self._first(member, func)
         if scatters:
-            grid = reductions.scattered(self.script, func)
+            turns = prod(max(1, self.plan.known.value(r.extent)) for r in first.reduced)
+            grid = reductions.scattered(self.script, func, free, sizes, turns)
             spread(self.script, func.update(0), func.args())
             return grid
         for stage in member.stages[1:]:

@@ -42,6 +42,9 @@ class Plan:
         stored = self.stored | (found.computed if isinstance(found, Window) else frozenset())
         return replace(self, tensor={**self.tensor, label: (found, tiling)}, stored=stored)
 
+    def storing(self, labels: Iterable[str]) -> Plan:
+        return replace(self, stored=self.stored.union(labels))
+
     def unstaging(self, labels: Iterable[str]) -> Plan:
         return replace(self, unstaged=frozenset(labels))
 

@@ -221,11 +221,13 @@ class Script:
         said = ", ".join(self._text(a) for a in arguments)
         self._lines.append((of.text, f".{directive}({said})"))
 
-    def ask(self, directive: str, func: Recorded, arguments: tuple[Any, ...]) -> None:
-        """A directive of ours, of ``halide_bridge.memory``."""
-        getattr(memory, directive)(func.value, *map(self._value, arguments))
+    def ask(
+        self, directive: Callable[..., Any], func: Recorded, arguments: tuple[Any, ...]
+    ) -> None:
+        """A directive of ours."""
+        directive(func.value, *map(self._value, arguments))
         said = ", ".join((func.text, *map(self._text, arguments)))
-        self._lines.append(("hb", f"hb.{directive}({said})"))
+        self._lines.append(("hb", f"hb.{directive.__name__}({said})"))
 
     @property
     def source(self) -> str:

@@ -8,7 +8,8 @@ threads (``sweeps``).
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
+from math import isqrt, prod
 from typing import Any
 
 from halide_bridge.names import plain
@@ -16,13 +17,14 @@ from halide_bridge.schedules.kernels import LANES, WARPS, Grid, along_dims, fuse
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.recognise.facts import LARGEST, Body, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, number
-from halide_bridge.schedules.recognise.rows import SHORT, associative
+from halide_bridge.schedules.recognise.rows import SHORT, associative, chooses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 
-CHUNK = 4096  # elements of a line that are scattered by one thread
+SEARCHED = 128  # elements, about one for each thread, that are looked through by a block
+CHUNK = 4096  # elements of a line that are scattered by one thread, at most
 
 
 def at_thread(script: Script, member: Member, reader: Recorded, grid: Grid, access: Access) -> None:
@@ -120,23 +122,55 @@ def shared_parts(
     parts.compute_at(met, last)
 
 
-def scattered(script: Script, func: Recorded) -> Grid:
-    """Updates of elements that data choose: each line of the domain has a copy of the Func."""
+def scattered(
+    script: Script, func: Recorded, free: Sequence[int], sizes: Sequence[int], turns: int
+) -> Grid:
+    """Updates of elements that data choose, along all dimensions but those that are ``free`` and
+    about so long (``sizes``): each line of the domain, of about so many ``turns``, has a copy of
+    the Func. A line's updates wait for each other, as those do that add up the copies: there are
+    about as many of both.
+    """
     first, *others = func.rvars(0)
     if others:
         outer = others[-1]
     else:
         outer, inner = script.rvars("rc", "rl")
-        func.update(0).split(first, outer, inner, CHUNK)
+        chunk = min(CHUNK, max(CHUNK // 4, 1 << isqrt(turns).bit_length() - 1))
+        func.update(0).split(first, outer, inner, chunk)
     (v,) = script.variables("v")
     parts = func.update(0).rfactor(outer, v)
     parts.compute_root()
     spread(script, parts, parts.args())
-    vo, vi = script.variables("vo", "vi")
-    update = parts.update(0)
-    update.split(v, vo, vi, LANES)
-    update.reorder(*parts.rvars(0), vi, vo).gpu_blocks(vo).gpu_threads(vi)
+    update, own = parts.update(0), parts.args()
+    if free:
+        parallel = [*(own[d] for d in free), v]
+        spread(script, update, parallel, parts.rvars(0), extents=[*sizes, CHUNK])
+    else:
+        vo, vi = script.variables("vo", "vi")
+        update.split(v, vo, vi, LANES)
+        update.reorder(*parts.rvars(0), vi, vo).gpu_blocks(vo).gpu_threads(vi)
     return Grid(text=f"a copy of it for each line of {plain(outer.name())}, added up after")
+
+
+def is_search(member: Member, known: Guess) -> bool:
+    """Whether the best of long rows is looked for, which is work for the threads of a block."""
+    if not member.args or member.fixed or not chooses(member):
+        return False
+    return prod(max(1, known.value(r.extent)) for r in member.stages[1].reduced) > SEARCHED
+
+
+def searched(script: Script, func: Recorded) -> Grid:
+    """A kernel whose blocks look for the best of a row each: as if one thread did, the compiler
+    gives it more (``selector.lowering.choices``).
+    """
+    xo, xi = script.variables("xo", "xi")
+    func.compute_root()
+    spread(script, func, func.args())
+    x, *outer = func.args()
+    update = func.update(0).split(x, xo, xi, 1)
+    z = fused(script, update, outer)
+    update.reorder(*func.rvars(0), xi, xo, *z).gpu_blocks(xo, *z).gpu_threads(xi)
+    return Grid(text="the threads of a block look for the best of a row")
 
 
 def alone(script: Script, member: Member, placement: Placement, known: Guess) -> Grid:

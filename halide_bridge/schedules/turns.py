@@ -3,9 +3,9 @@
     image[x, y, c, n]    pixels side by side      weights[s, r, c, f]    taps side by side
     turned[c, x, y, n]   channels side by side    turned[c, s, r, f]
 
-The copy engine brings rows of channels to shared memory, and tensor units read them there. A thread
-has 16 bytes of channels of one pixel, which it writes at once; its neighbours read what lies beside
-that in memory.
+Also one whose channels are side by side, but not multiples of 16 bytes. The copy engine brings rows
+of channels to shared memory, and tensor units read them there. A thread has 16 bytes of channels of
+one pixel, which it writes at once; its neighbours read what lies beside that in memory.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
-from selector.ir.nodes import BinaryOp, Var
+from selector.ir.nodes import Var
 from selector.ir.traverse import free_vars
 
-_CLAMPS = (BinaryOp.MIN, BinaryOp.MAX)
 THREADS, LANES = 256, 32  # of a block, and those of them that have pixels side by side
 
 
@@ -68,11 +67,13 @@ def turned(
     if script.known(source, f"in_({reader.text})"):
         return source.in_(reader)
     copy, d, run = source.in_(reader), found.along, VECTOR // found.source.types[0].bytes
-    args = copy.args()
-    line, outer = args[:d], args[d + 1 :]
-    copy.compute_root().reorder_storage(args[d], *line, *outer)
+    args, last = copy.args(), max(d, 1)  # of the dimensions that neighbours lie along
+    line, outer = [a for a in args[: last + 1] if a is not args[d]], args[last + 1 :]
+    copy.compute_root()
+    if d:
+        copy.reorder_storage(args[d], *line, *outer)
     aligned(copy, args[d], run)
-    vectors, wide = -(-sizes[d] // run), min(LANES, prod(sizes[:d]))
+    vectors, wide = -(-sizes[d] // run), min(LANES, prod(sizes[: last + 1]) // sizes[d])
     high = -(-vectors // -(-vectors // (THREADS // wide)))
     vo, vt, vl, lo, li = script.variables("vo", "vt", "vl", "lo", "li")
     copy.split(args[d], vo, vt, high * run).split(vt, vt, vl, run)

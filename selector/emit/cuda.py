@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from selector.diagnostics import ScheduleError, Where
 from selector.emit.arrangement import Arrangement
@@ -41,10 +42,12 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.memory import Prefetch
 from selector.gpu.ir.parameters import Parameter
 from selector.gpu.passes import Options, Watch, run_passes, unwatched
+from selector.gpu.passes.start_early import crowd
 from selector.ir.affine import join_dims
 from selector.ir.kinds import GridKind
 from selector.ir.module import Module
 from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Role, Var
+from selector.ir.simplify import mul
 from selector.ir.types import INT32, Type
 from selector.lowering.constants import constant_kernels, traffic_of
 from selector.lowering.kernels import Kernel, Program, split_kernels
@@ -102,6 +105,10 @@ def emit_kernels(
         replace(w.launched(kernel), once=number in once, early=number in early)
         for number, (w, kernel) in enumerate(zip(written, kernels, strict=True))
     ]
+    for before, number in zip(again, early, strict=False):
+        assert target.multiprocessor is not None
+        found = crowd(kernels[before], kernels[number], target.multiprocessor)
+        launches[number] = replace(launches[number], crowd=found)
     used: dict[str, str] = {}
     body = "\n".join([print_kernel(kernel, used) for kernel in kernels])
     head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
@@ -193,10 +200,10 @@ def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Targe
         shared=-(-context.shared.bytes // 128) * 128 + room,
         alignment=room,
     )
-    grid = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
+    x, y, *others = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
     launch = Launch(
         emitted.name,
-        (grid[0], grid[1], grid[2]),
+        (x, y, reduce(mul, others)),
         context.block.threads,
         emitted.shared,
         (),

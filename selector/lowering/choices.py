@@ -5,7 +5,13 @@
 The domain is cut into parts in its own order. A thread each finds the best of a part, beginning
 with what is known before, and the best of those is looked for in the same way. Of elements that are
 alike the first one stays, as it does for one thread: a comparison that does not hold for equal
-values is all that chooses. What runs in blocks and threads already is left as it is.
+values is all that chooses.
+
+    for blocks y, one thread, x: place[y], value[y] = ...
+
+Where blocks of one thread look for the best of a row each, the threads of such a block take turns
+along it, so that neighbours load neighbours. Each notes the number of what it has found: of those
+that are alike the lowest one stays. What several threads of a block do already is left as it is.
 """
 
 from __future__ import annotations
@@ -39,21 +45,26 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import add, binary, div, mod, mul
 from selector.ir.traverse import free_vars, substitute, walk_expr
-from selector.ir.types import Type
+from selector.ir.types import INT32, Type
 
 PARTS = (1 << 16, 1 << 10, 1 << 5)  # of the domain, of those, and of those
 THREADS = 256  # of a block
-ZERO, ONE = IntImm(0), IntImm(1)
+MEETING = (128, 8)  # of a block that has a row: that take turns along it, and along their results
+NUMBER = ""  # in the place of a buffer: the number of an element
+ZERO, ONE, LAST = IntImm(0), IntImm(1), IntImm(2**31 - 1)
 _EXTREMA = {BinaryOp.MAX: True, BinaryOp.MIN: False}
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """``loops`` around it, outermost first; by buffer what is ``found`` and its ``type``; of the
-    buffer ``by`` the ``larger`` value is better, or the smaller one.
+    """``loops`` around it, outermost first, in those over ``blocks``, if these have one each; by
+    buffer what is ``found`` and its ``type``, which is kept ``at`` an element; of the buffer ``by``
+    the ``larger`` value is better, or the smaller one.
     """
 
+    blocks: tuple[For, ...]
     loops: tuple[For, ...]
+    at: Expr
     found: dict[str, Expr]
     types: dict[str, Type]
     by: str
@@ -76,7 +87,10 @@ def _shared(s: Stmt, numbers: Iterator[int]) -> Stmt:
             return s if all(a is b for a, b in zip(found, stmts, strict=True)) else Block(found)
         case For(kind=ForKind.GPU_BLOCK):
             choice = _choice_of(s)
-            return s if choice is None else _by_many(choice, f"{choice.by}.best{next(numbers)}")
+            if choice is None:
+                return s
+            stem = f"{choice.by}.best{next(numbers)}"
+            return _by_blocks(choice, stem) if choice.blocks else _by_many(choice, stem)
         case _:
             return s
 
@@ -85,16 +99,22 @@ def _shared(s: Stmt, numbers: Iterator[int]) -> Stmt:
 
 
 def _choice_of(s: Stmt) -> _Choice | None:
-    loops: list[For] = []
+    loops, blocks = list[For](), list[For]()
     while isinstance(s, For):
-        if s.kind is not ForKind.SERIAL:
-            if loops or s.extent != ONE:
-                return None
-        else:
+        if s.kind is ForKind.SERIAL:
             loops.append(s)
+        elif loops or (s.extent != ONE and s.kind is not ForKind.GPU_BLOCK):
+            return None
+        elif s.extent != ONE:
+            blocks.append(s)
         s = s.body
-    values = dict(_stores(s, {}))
-    if not loops or len(values) < 2:
+    stores = [*_stores(s, {})]
+    values = {buffer: value for buffer, _, value in stores}
+    places = {index for _, index, _ in stores}
+    if not loops or len(values) < 2 or len(places) != 1:
+        return None
+    (at,) = places
+    if free_vars(at) & {x.name for x in loops}:
         return None
     found = {name: _new_of(value, name, values) for name, value in values.items()}
     known = {name: x for name, x in found.items() if x is not None}
@@ -105,27 +125,34 @@ def _choice_of(s: Stmt) -> _Choice | None:
     own = any(
         isinstance(x, Load) and x.buffer in values for e, _ in known.values() for x in walk_expr(e)
     )
-    if own or known[by][0] != new:
+    loads = (x for v in values.values() for x in walk_expr(v) if isinstance(x, Load))
+    other = any(x.buffer in values and x.index != at for x in loads)
+    if own or other or known[by][0] != new:
         return None
     names = {x.name for x in loops}
     if any(names & (free_vars(x.min) | free_vars(x.extent)) for x in loops):
         return None
     types = {name: value.type for name, value in values.items()}
-    return _Choice(tuple(loops), {n: e for n, (e, _) in known.items()}, types, by, larger)
+    found = {n: e for n, (e, _) in known.items()}
+    return _Choice(tuple(blocks), tuple(loops), at, found, types, by, larger)
 
 
-def _stores(s: Stmt, lets: dict[str, Expr]) -> Iterator[tuple[str, Expr]]:
-    """What is stored at element 0, by buffer; a store that is none of that has no name."""
+def _stores(s: Stmt, lets: dict[str, Expr]) -> Iterator[tuple[str, Expr, Expr]]:
+    """What is stored where, by buffer; a statement that is none of that has no name."""
     match s:
         case LetStmt(name, value, body):
             yield from _stores(body, {**lets, name: without_lets(substitute(value, lets))})
         case Block(stmts):
             for x in stmts:
                 yield from _stores(x, lets)
-        case Store(buffer, index, value, None) if index == ZERO:
-            yield buffer, without_lets(substitute(value, lets))
+        case Store(buffer, index, value, None):
+            yield (
+                buffer,
+                without_lets(substitute(index, lets)),
+                without_lets(substitute(value, lets)),
+            )
         case _:
-            yield "", ZERO
+            yield "", ZERO, ZERO
 
 
 _Test = tuple[str, Expr, bool]
@@ -157,8 +184,7 @@ Elements = Callable[[Expr], dict[str, Expr]]  # by buffer, of a number in the or
 
 def _by_many(choice: _Choice, stem: str) -> Stmt:
     """A kernel each for parts of the domain, parts of those, and what is left."""
-    extents = (binary(BinaryOp.MAX, x.extent, ZERO) for x in choice.loops)
-    source, total = _elements(choice), reduce(mul, extents)
+    source, total = _elements(choice), _total(choice)
     kernels: list[Stmt] = []
     allocations: list[tuple[str, Type, int]] = []
     for level, many in enumerate(PARTS):
@@ -172,6 +198,10 @@ def _by_many(choice: _Choice, stem: str) -> Stmt:
     for name, t, many in allocations:
         body = Allocate(name, t, (IntImm(many),), Memory.AUTO, body)
     return body
+
+
+def _total(choice: _Choice) -> Expr:
+    return reduce(mul, (binary(BinaryOp.MAX, x.extent, ZERO) for x in choice.loops))
 
 
 def _elements(choice: _Choice) -> Elements:
@@ -196,7 +226,7 @@ def _kernel(
     the place of all.
     """
     threads = min(many, THREADS)
-    own = {b: f"{name}.own{k}" for k, b in enumerate(choice.found)}
+    own = _own(choice, name)
     block, thread, turn, value = (f"{name}.{x}" for x in ("block", "thread", "turn", "value"))
     part = add(mul(Var(block), IntImm(threads)), Var(thread))
     length = div(add(total, IntImm(many - 1)), IntImm(many))
@@ -207,9 +237,9 @@ def _kernel(
     stores = (Store(own[b], ZERO, best if b == choice.by else new[b]) for b in own)
     take = LetStmt(value, new[choice.by], IfThenElse(better, Block(tuple(stores))))
     inside = IfThenElse(Compare(CompareOp.LT, i, total), take)
-    known = [Store(own[b], ZERO, _best(b, choice.types[b])) for b in own]
+    known = [Store(own[b], ZERO, _known(choice, b)) for b in own]
     kept = [
-        Store(*((b, ZERO) if to is None else (to[b], part)), _best(own[b], choice.types[b]))
+        Store(*((b, choice.at) if to is None else (to[b], part)), _best(own[b], choice.types[b]))
         for b in own
     ]
     body: Stmt = Block((*known, For(turn, ZERO, length, ForKind.SERIAL, inside), *kept))
@@ -219,6 +249,16 @@ def _kernel(
     return For(block, ZERO, IntImm(many // threads), ForKind.GPU_BLOCK, body)
 
 
+def _own(choice: _Choice, name: str) -> dict[str, str]:
+    """What a thread's own best is called."""
+    return {b: f"{name}.own{k}" for k, b in enumerate(choice.found)}
+
+
+def _known(choice: _Choice, buffer: str) -> Expr:
+    """What is there before."""
+    return Load(choice.types[buffer], buffer, choice.at)
+
+
 def _best(buffer: str, t: Type) -> Expr:
     return Load(t, buffer, ZERO)
 
@@ -226,3 +266,77 @@ def _best(buffer: str, t: Type) -> Expr:
 def _pair(choice: _Choice, own: Expr, new: Expr) -> tuple[Expr, Expr]:
     """What is compared: the first has to be smaller for the new one to be better."""
     return (own, new) if choice.larger else (new, own)
+
+
+# ------------------------------------------------------------------ the threads of a block
+
+
+def _by_blocks(choice: _Choice, stem: str) -> Stmt:
+    """Blocks whose threads take turns along a row, and fewer and fewer ones along what those have
+    found.
+    """
+    turns = _Turns(choice, _total(choice), _elements(choice), None)
+    steps, allocations = list[Stmt](), list[tuple[str, Type, int]]()
+    for level, many in enumerate(MEETING):
+        met = {b: f"{stem}.{level}.{k}" for k, b in enumerate((*choice.found, NUMBER))}
+        steps.append(_threads(turns, many, f"{stem}.{level}.turn", met))
+        types = {**choice.types, NUMBER: INT32}
+        allocations += [(met[b], types[b], many) for b in met]
+        parts = _of_parts(choice, {b: met[b] for b in choice.found})
+        turns = _Turns(choice, IntImm(many), parts, met[NUMBER])
+    steps.append(_threads(turns, 1, f"{stem}.{len(MEETING)}.turn", None))
+    body: Stmt = Block(tuple(steps))
+    for name, t, many in allocations:
+        body = Allocate(name, t, (IntImm(many),), Memory.GPU_SHARED, body)
+    for loop in choice.blocks[::-1]:
+        body = replace(loop, body=body)
+    return body
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """What threads take turns along: ``total`` elements of a ``source``, whose own numbers are in
+    an array, or are theirs (None).
+    """
+
+    choice: _Choice
+    total: Expr
+    source: Elements
+    numbers: str | None
+
+    def number(self, i: Expr) -> Expr:
+        return i if self.numbers is None else Load(INT32, self.numbers, i)
+
+
+def _threads(turns: _Turns, many: int, name: str, to: dict[str, str] | None) -> Stmt:
+    """So ``many`` threads that find the best of what they take, and store that and its number; one
+    in the place of all (None).
+    """
+    choice, own = turns.choice, _own(turns.choice, name)
+    thread, turn, value, number = (f"{name}.{x}" for x in ("thread", "turn", "value", "number"))
+    mine = f"{name}.own"  # the number of the best
+    i = add(mul(Var(turn), IntImm(many)), Var(thread))
+    new, t = turns.source(i), choice.types[choice.by]
+    best, at = Var(value, t), Var(number)
+    known = _best(own[choice.by], t)
+    better: Expr = Compare(CompareOp.LT, *_pair(choice, known, best))
+    if turns.numbers is not None:
+        alike = Compare(CompareOp.EQ, known, best)
+        before = Compare(CompareOp.LT, at, Load(INT32, mine, ZERO))
+        better = Binary(BinaryOp.OR, better, Binary(BinaryOp.AND, alike, before))
+    stores = [Store(own[b], ZERO, best if b == choice.by else new[b]) for b in own]
+    take = IfThenElse(better, Block((*stores, Store(mine, ZERO, at))))
+    inside = LetStmt(value, new[choice.by], LetStmt(number, turns.number(i), take))
+    body: Stmt = IfThenElse(Compare(CompareOp.LT, i, turns.total), inside)
+    length = div(add(turns.total, IntImm(many - 1)), IntImm(many))
+    first = [Store(own[b], ZERO, _known(choice, b)) for b in own]
+    ends = [(to[b], Var(thread)) if to else (b, choice.at) for b in own]
+    kept = [Store(*end, _best(own[b], choice.types[b])) for b, end in zip(own, ends, strict=True)]
+    if to is not None:
+        kept.append(Store(to[NUMBER], Var(thread), Load(INT32, mine, ZERO)))
+    body = For(turn, ZERO, length, ForKind.SERIAL, body)
+    body = Block((*first, Store(mine, ZERO, LAST), body, *kept))
+    for b in own:
+        body = Allocate(own[b], choice.types[b], (IntImm(1),), Memory.AUTO, body)
+    body = Allocate(mine, INT32, (IntImm(1),), Memory.AUTO, body)
+    return For(thread, ZERO, IntImm(many), ForKind.GPU_THREAD, body)

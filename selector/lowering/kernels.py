@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from selector.diagnostics import ScheduleError, Where
+from selector.ir.kinds import GridKind
 from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
@@ -36,6 +37,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import mul
 from selector.ir.traverse import map_stmt, substitute, walk_expr, walk_stmt
 from selector.ir.types import Type
+from selector.lowering.apart import apart
 from selector.lowering.forwarded import forward
 from selector.lowering.joined_kernels import join_kernels
 from selector.lowering.joined_rows import joined_rows
@@ -231,6 +233,16 @@ def _stored(s: Stmt, module: Module) -> str:
     return names[0] if names else module.name
 
 
+def _apart(grid: list[GridLoop], body: Stmt) -> tuple[list[GridLoop], Stmt]:
+    found: list[GridLoop] = []
+    for loop in grid:
+        loops = ((loop.name, loop.extent),)
+        if loop.min == IntImm(0):
+            loops, body = apart(loops[0], body)
+        found += [GridLoop(n, loop.min, extent, grows_with(body, n)) for n, extent in loops]
+    return found, body
+
+
 def _kernel(s: For, module: Module, number: int) -> Kernel:
     grid: list[GridLoop] = []
     body: Stmt = s
@@ -238,6 +250,7 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
         grid.append(GridLoop(body.name, body.min, body.extent, grows_with(body.body, body.name)))
         body = body.body
     stored = _stored(body, module)
+    kinds = {g.kind for g in module.grids if g.func in {x.name.split(".")[0] for x in grid}}
     if len(grid) > 3:
         raise ScheduleError(
             f"`{stored}` has {len(grid)} block loops; a grid has three dimensions",
@@ -250,6 +263,8 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
                 f"`{x.name}` lies inside other statements",
                 "reorder the block loops outermost",
             )
+    if GridKind.PERSISTENT in kinds and GridKind.CLUSTER not in kinds:
+        grid, body = _apart(grid, body)
     name = s.name.split(".")[0]
     body, row = joined_rows(roll_stages(body, (loop.name for loop in grid)))
     resident, cluster = 0, 1

@@ -6,7 +6,8 @@
 
 What a statement takes of ``low`` is nothing, the power of a large negative number or what a maximum
 is above already, and so is what it takes of -inf. The tile is to be dead after these statements,
-and all of them are to read it behind one mask.
+and all of them are to read it behind one mask, or behind masks inside of each other that say the
+same together.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import float_constant
 from selector.ir.traverse import expr_children, map_expr, walk_expr, walk_stmt
 from selector.lowering.online_forms import grows
+from selector.lowering.predicates import every
 
 Floors = Mapping[str, float]
 """Buffers, none of whose elements is ever below a finite number, and these numbers."""
@@ -61,21 +63,22 @@ def masks_in_place(
     """The statements that mask the tiles, and ``stmts`` without their masks; None where that is not
     the same. ``dead``: accumulators that nobody reads after them before they are filled anew.
     """
-    masks: dict[Load, Expr] = {}
+    masks: dict[Load, tuple[Expr, ...]] = {}
     for s in stmts:
-        for select, taken in _masked(s, s.value, s, floors):
-            tiles = set(_tiles(select.then))
-            if not taken or len(tiles) != 1 or not _falls(select.then, floors):
+        for (value, conditions), taken in _masked(s, s.value, s, floors):
+            tiles = set(_tiles(value))
+            if not taken or len(tiles) != 1 or not _falls(value, floors):
                 return None
             (tile,) = tiles
-            same = masks.setdefault(tile, select.condition) == select.condition
-            lanes = tile.type.lanes == select.condition.type.lanes
-            if not same or not lanes or tile.buffer not in dead or holds(select.condition, Load):
+            same = {*masks.setdefault(tile, conditions)} == {*conditions}
+            lanes = all(c.type.lanes == tile.type.lanes for c in conditions)
+            loads = any(holds(c, Load) for c in conditions)
+            if not same or not lanes or tile.buffer not in dead or loads:
                 return None
     buffers = {tile.buffer for tile in masks}
     if any(s.buffer in buffers or buffers & _bare(s.value) for s in stmts):
         return None
-    return [_mask(tile, c) for tile, c in masks.items()], [
+    return [_mask(tile, every(conditions)) for tile, conditions in masks.items()], [
         replace(s, value=unmasked(s.value)) for s in stmts
     ]
 
@@ -98,14 +101,31 @@ def _mask(tile: Load, condition: Expr) -> Store:
 
 def _masked(
     s: Store, e: Expr, parent: Expr | Store, floors: Floors
-) -> Iterator[tuple[Select, bool]]:
-    """The masks of a value, and whether what is taken of their other number is nothing."""
-    if isinstance(e, Select) and is_mask(e):
-        low = float_constant(e.otherwise)
-        yield e, low is not None and _adds_nothing(s, parent, low, floors)
+) -> Iterator[tuple[tuple[Expr, tuple[Expr, ...]], bool]]:
+    """What stands behind the masks of a value, with their conditions, and whether what is taken of
+    their other numbers is nothing.
+    """
+    if is_mask(e):
+        conditions, nothing = list[Expr](), True
+        while isinstance(e, Select) and is_mask(e):
+            low = float_constant(e.otherwise)
+            nothing = nothing and low is not None and _adds_nothing(s, parent, low, floors)
+            conditions += _parts(e.condition)
+            e = e.then
+        yield (e, tuple(conditions)), nothing
         return
     for x in expr_children(e):
         yield from _masked(s, x, e, floors)
+
+
+def _parts(condition: Expr) -> Iterator[Expr]:
+    """The conditions of which one is the conjunction, each of as many lanes."""
+    match condition:
+        case Binary(BinaryOp.AND, a, b):
+            yield from _parts(a)
+            yield from _parts(b)
+        case _:
+            yield condition
 
 
 def _adds_nothing(s: Store, parent: Expr | Store, low: float, floors: Floors) -> bool:
@@ -131,8 +151,26 @@ def _falls(e: Expr, floors: Floors) -> bool:
             return any(
                 (float_constant(x) or 0) > 0 and _falls(y, floors) for x, y in ((a, b), (b, a))
             )
-        case Binary(BinaryOp.SUB, a, Load(_, buffer, _, None)) if buffer in floors:
+        case Binary(BinaryOp.SUB, a, m) if _stays(m, floors):
             return _falls(a, floors)
+        case _:
+            return False
+
+
+def _stays(m: Expr, floors: Floors) -> bool:
+    """Whether a value is one of a buffer's that are never below a number, or that times another."""
+    match m:
+        case Load(_, buffer, _, None):
+            return buffer in floors
+        case Binary(BinaryOp.MAX, a, b):
+            return any(
+                isfinite(float_constant(x) or -inf) and _stays(y, floors)
+                for x, y in ((a, b), (b, a))
+            )
+        case Binary(BinaryOp.MUL, a, b):
+            return any(
+                (float_constant(x) or 0) > 0 and _stays(y, floors) for x, y in ((a, b), (b, a))
+            )
         case _:
             return False
 

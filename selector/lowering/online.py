@@ -50,8 +50,10 @@ from selector.lowering.online_forms import (
     plain,
     terms_of,
     with_masked_exponents,
+    with_powers_of_two,
 )
 from selector.lowering.structure import loaded_names, peel_threads, stored_names
+from selector.lowering.tile_functions import tile_functions
 from selector.lowering.trim import constant_starts, trimmed
 
 
@@ -83,7 +85,7 @@ def fuse_online(body: Stmt, asked: Online) -> Stmt:
     result = change_stmts(with_masked_exponents(body, floors), fused)
     if not found:
         raise _refused(asked, f"`{asked.maximum}` is no array of its own", "compute_at a loop")
-    return result
+    return with_powers_of_two(result, floors)
 
 
 def _refused(asked: Online, why: str, hint: str) -> ScheduleError:
@@ -249,7 +251,7 @@ class _Fusion:
         rescaled, factors = self._rescaled(sums, self._covered(indices))
         maximum = self._maximum(parts[0], indices, factors)
         (kept, body), _ = merge_equal(allocations, [*maximum, *rescaled, *sums])
-        return nested(kept, share_values(kept, body))
+        return nested(kept, tile_functions(kept, share_values(kept, body)))
 
     def _updated(self, stmts: list[Stmt]) -> list[Expr]:
         """The places at which an iteration updates the maximum."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
+from math import e as base
+from math import isfinite, log2
+
+import numpy as np
 
 from selector.ir.contents import holds, loaded, without_lets
 from selector.ir.nodes import (
@@ -21,6 +24,7 @@ from selector.ir.nodes import (
     IntImm,
     LetStmt,
     Load,
+    Not,
     ReduceOp,
     Select,
     Stmt,
@@ -30,6 +34,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import float_constant, in_every_lane
 from selector.ir.traverse import map_expr, map_stmt, substitute_stmt
 from selector.lowering.normalize import is_one_store
+from selector.lowering.predicates import conjunction
 
 
 def grows(s: Store, name: str) -> bool:
@@ -73,6 +78,7 @@ def _constant(e: Expr) -> float | None:
 
 
 LOWEST = -3e38  # of which every power is 0
+LOG2_E = log2(base)
 ZERO = -1000  # powers of 2 and more with an exponent of that or less are 0 in float32
 
 
@@ -85,11 +91,11 @@ def with_masked_exponents(s: Stmt, floors: Mapping[str, float]) -> Stmt:
 
     def masked(e: Expr) -> Expr:
         match e:
-            case Select(Compare(CompareOp.LT, a, b), low, value) if _is_constant(low):
-                return masked(Select(Compare(CompareOp.LE, b, a), value, low))
+            case Select(c, low, value) if _is_constant(low) and (other := _negated(c)) is not None:
+                return masked(Select(other, value, low))
             case Select(c, value, low) if float_constant(low) == 0:
-                inside = _below(c, value)
-                return map_expr(e if inside is None else inside, masked)
+                inside = _below(c, masked(value))
+                return map_expr(e, masked) if inside is None else inside
             case Call(kind, "exp_f32", (x,)):
                 return Call(kind, "exp_f32", (_parted(masked(x), floors),))
             case Call(kind, "pow_f32", (base, x)) if (float_constant(base) or 0) >= 2:
@@ -104,15 +110,35 @@ def _is_constant(e: Expr) -> bool:
     return float_constant(e) is not None
 
 
+def _negated(c: Expr) -> Expr | None:
+    """That none of some numbers is less than another, for a condition that one is, or that
+    something is not so; else None.
+    """
+    match c:
+        case Not(value):
+            return value
+        case Compare(CompareOp.LT, a, b) if not a.type.is_float:
+            return Compare(CompareOp.LE, b, a)
+        case Binary(BinaryOp.OR, a, b):
+            left, right = _negated(a), _negated(b)
+            return None if left is None or right is None else conjunction(left, right)
+        case _:
+            return None
+
+
 def _parted(exponent: Expr, floors: Mapping[str, float]) -> Expr:
-    """``select(c, x - m, lowest)`` for ``select(c, x, low) - m``, if powers of the latter are 0."""
+    """``select(c, x - m, lowest)`` for ``select(c, x, low) - m``, if powers of the latter are 0;
+    behind other masks, too.
+    """
     match exponent:
+        case Select(c, value, low) if _is_constant(low):
+            return Select(c, _parted(value, floors), low)
         case Binary(BinaryOp.SUB, Select(c, x, low), m):
             of = in_every_lane(m)
             floor = floors.get(of.buffer) if isinstance(of, Load) else None
             value = float_constant(low)
             if value is not None and floor is not None and value - floor <= ZERO:
-                return Select(c, Binary(BinaryOp.SUB, x, m), _lowest(x))
+                return Select(c, _parted(Binary(BinaryOp.SUB, x, m), floors), _lowest(x))
             return exponent
         case _:
             return exponent
@@ -132,8 +158,61 @@ def _below(c: Expr, e: Expr) -> Expr | None:
             return None
 
 
+def with_powers_of_two(s: Stmt, floors: Mapping[str, float]) -> Stmt:
+    """``2^(c*x - M)`` for ``exp(x - m)``, m of a buffer with no element below a number (``floors``)
+    and M = c*m: what is multiplied is a constant in x, and a number of a row in m. It is finite
+    like m, and every m becomes the same M, so that what is taken with one and rescaled by the next
+    stays exact.
+    """
+
+    def power(e: Expr) -> Expr:
+        match map_expr(e, power):
+            case Call(kind, "exp_f32", (exponent,)) if _goes_down(exponent, floors):
+                two = Broadcast(FloatImm(2.0, kind.element), kind.lanes)
+                return Call(kind, "pow_f32", (two, _times(exponent, floors)))
+            case inner:
+                return inner
+
+    return map_stmt(s, lambda b: with_powers_of_two(b, floors), power)
+
+
+def _goes_down(exponent: Expr, floors: Mapping[str, float]) -> bool:
+    """Whether an exponent is ``x - m``, behind masks or not."""
+    match exponent:
+        case Select(_, value, low) if _is_constant(low):
+            return _goes_down(value, floors)
+        case Binary(BinaryOp.SUB, _, m):
+            of = in_every_lane(m)
+            return isinstance(of, Load) and of.buffer in floors
+        case _:
+            return False
+
+
+def _times(e: Expr, floors: Mapping[str, float]) -> Expr:
+    """A value times log2(e)."""
+    match e:
+        case Select(c, value, low) if _is_constant(low):
+            return Select(c, _times(value, floors), low)
+        case Binary(BinaryOp.SUB | BinaryOp.ADD as op, a, b):
+            return Binary(op, _times(a, floors), _times(b, floors))
+        case Binary(BinaryOp.MUL, a, b) if (factor := float_constant(b)) is not None:
+            return Binary(BinaryOp.MUL, a, _constantly(factor * LOG2_E, b))
+        case Binary(BinaryOp.MUL, a, b) if float_constant(a) is not None:
+            return _times(Binary(BinaryOp.MUL, b, a), floors)
+        case _:
+            found = Binary(BinaryOp.MUL, e, _constantly(LOG2_E, e))
+            of = in_every_lane(e)
+            low = floors.get(of.buffer, 0.0) if isinstance(of, Load) else 0.0
+            finite = low * LOG2_E >= LOWEST
+            return found if finite else Binary(BinaryOp.MAX, found, _constantly(LOWEST, e))
+
+
+def _constantly(value: float, like: Expr) -> Expr:
+    return Broadcast(FloatImm(float(np.float32(value)), like.type.element), like.type.lanes)
+
+
 def _lowest(like: Expr) -> Expr:
-    return Broadcast(FloatImm(LOWEST, like.type.element), like.type.lanes)
+    return _constantly(LOWEST, like)
 
 
 def plain(s: Stmt) -> Stmt:

@@ -6,7 +6,7 @@ condition, tested once per tile instead of once per lane.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import reduce
 
 from selector.ir.access import access
@@ -36,15 +36,26 @@ def holds_everywhere(condition: Expr, digits: Mapping[Var, int]) -> Expr | None:
     ``digits`` maps variables to their extents (values 0 ... extent - 1). Affine comparisons whose
     digits have constant factors, and conjunctions of them, have an exact answer.
     """
-    if not {d.name for d in digits} & free_vars(condition):
+
+    def least(part: Expr) -> Expr | None:
+        room = slack(part)
+        return None if room is None else _least(room, digits)
+
+    return implying(condition, {d.name for d in digits}, least)
+
+
+def implying(condition: Expr, names: Set[str], least: Callable[[Expr], Expr | None]) -> Expr | None:
+    """A condition without the variables of these names that implies another one, by ``least``,
+    which knows it of comparisons.
+    """
+    if names.isdisjoint(free_vars(condition)):
         return condition
     match condition:
         case Binary(BinaryOp.AND, a, b):
-            x, y = holds_everywhere(a, digits), holds_everywhere(b, digits)
+            x, y = implying(a, names, least), implying(b, names, least)
             return None if x is None or y is None else conjunction(x, y)
         case _:
-            room = slack(condition)
-            return None if room is None else _least(room, digits)
+            return least(condition)
 
 
 def slack(condition: Expr) -> Affine | None:

@@ -25,7 +25,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import add, sub
 from selector.ir.traverse import free_vars
 from selector.ir.types import INT32
-from selector.lowering.predicates import TRUE, conjunction, slack
+from selector.lowering.predicates import TRUE, implying, slack
 
 Interval = tuple[Affine, Affine]
 
@@ -171,19 +171,14 @@ def digit_bounds(digits: dict[str, int]) -> dict[str, tuple[Expr, Expr]]:
 
 def holds_in(condition: Expr, ranges: Ranges) -> Expr | None:
     """A condition free of loop variables that implies ``condition`` in all iterations."""
-    if not free_vars(condition) & ranges.bounds.keys():
-        return condition
-    if isinstance(condition, Compare) and condition.a.type != INT32:
-        return None
-    match condition:
-        case Binary(BinaryOp.AND, a, b):
-            x, y = holds_in(a, ranges), holds_in(b, ranges)
-            return None if x is None or y is None else conjunction(x, y)
-        case _:
-            room = slack(condition)
-    found = None if room is None else ranges.interval(room)
-    if found is None:
-        return None
-    if ranges.at_least_zero(found[0]):
-        return TRUE
-    return Compare(CompareOp.LE, IntImm(0), found[0].to_expr())
+
+    def least(part: Expr) -> Expr | None:
+        room = slack(part) if isinstance(part, Compare) and part.a.type == INT32 else None
+        found = None if room is None else ranges.interval(room)
+        if found is None:
+            return None
+        if ranges.at_least_zero(found[0]):
+            return TRUE
+        return Compare(CompareOp.LE, IntImm(0), found[0].to_expr())
+
+    return implying(condition, ranges.bounds.keys(), least)

@@ -21,7 +21,6 @@ from selector.ir.nodes import (
     Call,
     Cast,
     Expr,
-    FloatImm,
     For,
     ForKind,
     IntImm,
@@ -33,7 +32,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.simplify import add, div, sub
+from selector.ir.simplify import add, div, float_constant, sub
 from selector.ir.traverse import conjuncts, free_vars, walk_stmt
 from selector.lowering.factors import makes_zero
 from selector.lowering.predicates import lane_slacks
@@ -133,7 +132,7 @@ def _changing(s: Store, state: _Loop) -> Room | None:
 
 def _nonzero(e: Expr, state: _Loop) -> Room | None:
     match e:
-        case Select(c, a, b) if _constant(b) == 0.0:
+        case Select(c, a, b) if float_constant(b) == 0.0:
             return _unmasked(c, state) or _nonzero(a, state)
         case Cast(_, v) | Broadcast(v) | VectorReduce(ReduceOp.ADD, v):
             return _nonzero(v, state)
@@ -141,7 +140,7 @@ def _nonzero(e: Expr, state: _Loop) -> Room | None:
             return _nonzero(a, state) or _nonzero(b, state)
         case Call(_, "exp_f32", (exponent,)):
             return _power(exponent, state)
-        case Call(_, "pow_f32", (base, exponent)) if (_constant(base) or 0) >= 2:
+        case Call(_, "pow_f32", (base, exponent)) if (float_constant(base) or 0) >= 2:
             return _power(exponent, state)
         case Load(_, buffer):
             return state.held.get(buffer)
@@ -159,18 +158,12 @@ def _power(exponent: Expr, state: _Loop) -> Room | None:
 
 def _above(e: Expr, low: float, state: _Loop) -> Room | None:
     match e:
-        case Select(c, a, b) if (value := _constant(b)) is not None and value <= low:
+        case Select(c, a, b) if (value := float_constant(b)) is not None and value <= low:
             return _unmasked(c, state) or _above(a, low, state)
         case Broadcast(v) | VectorReduce(ReduceOp.MAX, v):
             return _above(v, low, state)
         case _:
             return None
-
-
-def _constant(e: Expr) -> float | None:
-    while isinstance(e, Broadcast | Cast):
-        e = e.value
-    return e.value if isinstance(e, FloatImm) else None
 
 
 def _unmasked(c: Expr, state: _Loop) -> Room | None:
@@ -204,7 +197,7 @@ def constant_starts(stmts: list[Stmt]) -> dict[str, float]:
     for s in stmts:
         for x in walk_stmt(s):
             if isinstance(x, Store):
-                found.setdefault(x.buffer, set()).add(_constant(x.value))
+                found.setdefault(x.buffer, set()).add(float_constant(x.value))
     return {
         name: value
         for name, values in found.items()

@@ -109,7 +109,9 @@ class Launch:
     A launch whose grid has an extent of zero is skipped. ``once``: what it writes, intermediates
     only, follows from the sizes, so that it runs when those are allocated and not in every call.
     ``early``: it may start while the launch before it ends, and waits by itself for the results of
-    earlier ones that run in every call.
+    earlier ones that run in every call. ``crowd``: so many of its blocks come to each
+    multiprocessor that the launch before leaves idle, where there is no room beside the blocks of
+    that one (0: there is); if all of them would, it does not start early.
 
     ``persistent``, unless 0: so many blocks a multiprocessor do the work of all, and are numbered
     along x alone. ``cluster``: so many neighbours along x are one.
@@ -124,6 +126,7 @@ class Launch:
     persistent: int = 0
     cluster: int = 1
     early: bool = False
+    crowd: int = 0
     copies: tuple[CopyCost, ...] = ()
 
 

@@ -122,6 +122,7 @@ class _Reader:
             int(data.get("persistent", 0)),
             int(data.get("cluster", 1)),
             bool(data.get("early", False)),
+            int(data.get("crowd", 0)),
             tuple(_copy(entry) for entry in data.get("copies", ())),
         )
 
@@ -184,6 +185,7 @@ def _launch_to_json(launch: Launch) -> Json:
         **({"persistent": launch.persistent} if launch.persistent else {}),
         **({"cluster": launch.cluster} if launch.cluster > 1 else {}),
         **({"early": True} if launch.early else {}),
+        **({"crowd": launch.crowd} if launch.crowd else {}),
         **({"copies": [_copy_data(c) for c in launch.copies]} if launch.copies else {}),
     }
 

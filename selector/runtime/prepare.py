@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -144,11 +145,7 @@ def prepare(
     outputs = arguments.outputs_of(plan)
     return Prepared(
         device,
-        tuple(
-            p
-            for launch in plan.launches
-            if (p := _prepare_launch(plan, launch, env, load, lambda: multiprocessors(device)))
-        ),
+        _prepare_launches(plan, env, load, lambda: multiprocessors(device)),
         tuple(NewArray(known[b.name].extents[::-1], _dtype(b, library)) for b in outputs),
         library,
         tuple(_span(known[b.name]) * b.type.bytes for b in arguments.inputs_then_outputs(plan)),
@@ -230,6 +227,24 @@ def _span(size: Size) -> int:
     if 0 in size.extents:
         return 0
     return 1 + sum((n - 1) * s for n, s in zip(size.extents, size.strides, strict=True))
+
+
+def _prepare_launches(
+    plan: Plan, env: Environment, load: LoadFunction, multiprocessors: Callable[[], int]
+) -> tuple[PreparedLaunch, ...]:
+    """Those that there is something to do for."""
+    found: list[PreparedLaunch] = []
+    before = 0  # blocks of the last one that runs in every call
+    for launch in plan.launches:
+        prepared = _prepare_launch(plan, launch, env, load, multiprocessors)
+        if prepared is None:
+            continue
+        blocks = prod(prepared.grid)
+        if launch.crowd and blocks <= (multiprocessors() - before) * launch.crowd:
+            prepared = replace(prepared, early=None)
+        before = before if launch.once else blocks
+        found.append(prepared)
+    return tuple(found)
 
 
 def _prepare_launch(

@@ -1,5 +1,5 @@
-"""The convolution layer with a stride: pixels dealt out by the copy engine, and for the rest the
-kernel that there is without one.
+"""The convolution layer with a stride: the family's schedule on warpgroups; for few channels, and
+on warps, pixels are dealt out.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ pytest.importorskip("halide")
 import halide_bridge as hb
 from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.common.stock import compile_shared
-from casestudies.conv_layer import CASE, chunks
-from casestudies.conv_layer.algorithm import layer
+from casestudies.conv_layer import CASE
 from casestudies.conv_layer.problem import Problem
 from casestudies.conv_layer.tiles import (
     SHARED,
     WARP_SHARED,
     Extents,
     GroupChunks,
+    Groups,
     group_tiles,
     pixels_read,
     shared_bytes,
-    slot_bytes,
     warp_chunks,
     warp_slot_bytes,
 )
+from selector.families.layers import Tiling
 from selector.runtime.plan import MapArgument
 
 LAYERS = [(64, 28), (128, 28), (256, 14), (512, 7)]  # channels, outputs of a row
@@ -71,37 +71,29 @@ def test_the_reference_is_every_second_of_all() -> None:
     assert np.array_equal(CASE.reference(apart, inputs, np), dense[:, ::2, ::2])
 
 
-def loop_of(source: str) -> list[str]:
-    """What a group does with a slot: its calls, in order."""
-    begin = source.index("barrier_await(full + 8 * slot, round & 1)")
-    return re.findall(r"^ +(\w+(?:<\d+>)?)\(", source[begin : source.index("++slot", begin)], re.M)
-
-
 @pytest.mark.nvrtc
 @MACHINE_CODE
 @pytest.mark.parametrize(("channels", "size"), LAYERS)
 def test_machine_code_of_typical_layers(channels: int, size: int, verified: Verified) -> None:
-    """A loop over slots as without a stride: an instruction for each tap, a box for each plane."""
+    """Every operand and the results by the copy engine, pixels between those that a tap reads left
+    out; no spills."""
     from selector.runtime.nvrtc import resource_usage, sass
 
     problem = Problem(32, size, size, channels, channels, 2)
     tile = group_tiles(problem.extents)
-    assert isinstance(tile, GroupChunks)
+    assert isinstance(tile, Tiling)
+    assert tile.label in problem.program
     kernel = hb.compile(CASE.scheduled(problem, "tensor", "sm_90a"), target="sm_90a")
     (launch,) = kernel.plan.launches
-    boxes = [a.box for a in launch.arguments if isinstance(a, MapArgument) and a.name == "I"]
-    columns, rows, images, planes = tile.read(2)
-    assert boxes == [(16, images, columns, rows), (16, images, columns, rows, 1)]
-    assert planes == 2
-    dense = hb.compile(chunks.groups(layer(channels, channels), tile), target="sm_90a")
-    assert loop_of(kernel.source) == loop_of(dense.source)
+    maps = {a.name: a for a in launch.arguments if isinstance(a, MapArgument)}
+    assert maps.keys() == {"I", "K", "output"}
+    assert max(maps["I"].steps) == 2
     if verified(*nvrtc_inputs(kernel), text_of(kernel)):
         return
     (usage,) = resource_usage(kernel.cubin()).values()
     assert not usage.local_accesses
     (text,) = sass(kernel.cubin()).values()
-    assert len(re.findall(r"\bHGMMA\b", text)) == 9 * tile.rows
-    assert f"HGMMA.64x{tile.filters}x16" in text
+    assert len(re.findall(r"\bHGMMA\b", text)) == tile.k // tile.depth
 
 
 @pytest.mark.parametrize("stride", range(1, 9))
@@ -109,12 +101,15 @@ def test_machine_code_of_typical_layers(channels: int, size: int, verified: Veri
 def test_tiles_fit_shared_memory(channels: int, stride: int) -> None:
     for batch, size, filters in ((1, 3, 1), (8, 30, 40), (32, 14, 128), (32, 56, 500)):
         tile = group_tiles(Extents(batch, size, size, channels, filters, stride))
-        if isinstance(tile, GroupChunks):
-            assert tile.stages > 1 or channels <= 16
-            results = tile.groups * (8 << 10) * tile.blocks
-            assert slot_bytes(tile, stride) * tile.stages + results <= SHARED
-        else:
-            assert shared_bytes(channels, tile.filters or filters, tile, stride) <= SHARED
+        assert not isinstance(tile, GroupChunks) or stride == 1
+        match tile:
+            case Tiling():
+                assert stride > 1
+                assert tile.shared_bytes <= SHARED
+            case Groups():
+                assert shared_bytes(channels, tile.filters or filters, tile, stride) <= SHARED
+            case GroupChunks():
+                pass
         warps = warp_chunks(filters, stride)
         assert warps.stages * warp_slot_bytes(warps, stride) <= WARP_SHARED
 
@@ -131,6 +126,16 @@ def test_what_a_tile_reads(stride: int) -> None:
             assert met <= held
             assert rows == stride * 4 + 3
             assert stride == 1 or columns * images % 8 == 0
+
+
+def test_a_dilation_is_the_familys_as_well() -> None:
+    problem = Problem(2, 5, 9, 24, 40, dilation=2, padded=True)
+    assert isinstance(group_tiles(problem.extents), Tiling)
+    kernel = hb.compile(CASE.scheduled(problem, "tensor", "sm_90a"), target="sm_90a")
+    inputs = random_inputs(problem, 3, np)
+    truth = CASE.reference(problem, decoded(problem, inputs, np), np)
+    result = kernel.interpret(**inputs, sizes=problem.output.shape)
+    assert relative_error(result, truth, np) < 1e-6
 
 
 def test_the_baseline_takes_a_stride(tmp_path: Path) -> None:

@@ -54,6 +54,18 @@ SMALL: list[tuple[str, dict[str, Any]]] = [
         | {"layout": "NHWC", "taps": 4, "stride": 2, "channels": 16, "filters": 8}
         | {"height": 12, "width": 10, "transposed": True},
     ),
+    *(
+        ("attention", {"types": "f16-f16", "heads": 2, "length": 70, "depth": 32} | fields)
+        for fields in (
+            {},
+            {"types": "bf16-bf16", "causal": True},
+            {"sharing": 2, "length": 3, "keys": 200},
+            {"causal": True, "window": 20},
+            {"score": "bias"},
+            {"score": "soft_cap"},
+            {"score": "slopes", "causal": True},
+        )
+    ),
     ("rows", {"types": "f16-f16", "function": "softmax", "rows": 5, "columns": 67}),
     ("rows", {"types": "bf16-bf16", "function": "RMSNorm", "rows": 5, "columns": 67}),
     ("rows", {"types": "f16-f16", "function": "LayerNorm and residual", "rows": 5, "columns": 67}),

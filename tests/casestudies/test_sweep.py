@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,27 @@ def test_layers_have_an_entry_for_each_schedule() -> None:
     }  # fmt: skip
 
 
+def test_attention_has_an_entry_for_each_schedule() -> None:
+    """Of the same inputs and result, but for heads that are rows of one in the case study; rows
+    that the case study does not take have a reason.
+    """
+    for row in choose(listed(), ["attention"], "f16-f16"):
+        entries = _entries(row)
+        if "longest" in row.fields or "kept" in row.fields:
+            assert [bool(e.reason) for e in entries] == [True]
+            continue
+        own, auto = entries
+        assert (own.case, own.schedule) == ("attention", "")
+        assert (auto.case, auto.schedule) == ("plain.attention", "auto")
+        assert auto.name == f"{own.name}-auto"
+        assert own.problem != auto.problem
+        problems = [instance(e) for e in entries]
+        assert len({p.multiply_adds for p in problems}) == 1
+        names = [[(s.name, s.element, prod(s.shape)) for s in p.inputs] for p in problems]
+        assert names[0] == names[1]
+        assert libraries_of("attention", problems[0]) == libraries_of(auto.case, problems[1])
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -206,13 +228,14 @@ def test_the_reasons_of_a_report_are_said_once() -> None:
 
 
 def test_what_the_compiler_refuses_is_the_reason(tmp_path: Path) -> None:
-    """A depth that no shared memory holds."""
+    """A depth that no shared memory holds; without its schedule there are several kernels."""
     pytest.importorskip("halide")
     fields = {"heads": 1, "length": 64, "depth": 2048, "types": "f16-f16"}
-    (entry,) = build(tmp_path, [Row("attention", "deep", "deep", fields)], "sm_90a", 1).entries
+    entry, auto = build(tmp_path, [Row("attention", "deep", "deep", fields)], "sm_90a", 1).entries
     assert entry.reason
     assert "Error" not in entry.reason.split(":")[0]
-    assert not list(tmp_path.glob("*.kernel"))
+    assert not auto.reason
+    assert [p.name for p in tmp_path.glob("*.kernel")] == [auto.file]
 
 
 def test_a_folder_without_a_sweep_is_named(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def measured(kernels: dict[str, Any], m: int, n: int, k: int) -> dict[str, Any]:
     }
     row: dict[str, Any] = {}
     contenders: dict[str, Any] = {}
+    held: list[Any] = []  # what graphs read and write: they do not keep it themselves
 
     def off(found: Any, truth: Any) -> float:
         return float((found.double() - truth).norm() / truth.norm())
@@ -123,6 +124,7 @@ def measured(kernels: dict[str, Any], m: int, n: int, k: int) -> dict[str, Any]:
         outs = [poisoned((m, n), sums) for _ in range(sets)]
         stored = getattr(torch, STORED[kind])
         given = [[x.half() if kind == "halves" else x.view(stored) for x in v] for v in data]
+        held += [outs, given]
 
         def ours(i: int, f: Any = kernel, v: Any = given, o: Any = outs) -> object:
             return f(A=v[i][0], B=v[i][1], out=o[i])
@@ -140,6 +142,7 @@ def measured(kernels: dict[str, Any], m: int, n: int, k: int) -> dict[str, Any]:
             print(f"  {name}: {str(error).splitlines()[0]}")
             continue
         contenders[name] = captured([c[name] for c in calls])
+    print(json.dumps(row), flush=True)
     return row | in_turn({n: c for n, c in contenders.items() if c})
 
 
@@ -172,7 +175,8 @@ def run(folder: Path, results: Path | None) -> int:
         kernels = {kind: selector.load(folder / f"{number}.{kind}.kernel") for kind in KINDS}
         row: dict[str, Any] = {"job": f"{m}x{n}x{k}"} | measured(kernels, m, n, k)
         exact = all(row[f"{kind} error"] <= 1e-5 for kind in ("decoded", "halves", "bytes"))
-        wrong += not (exact and row["float8 error"] <= 2e-3)
+        # Each of k / 32 instructions loses up to the last of 13 bits of a sum.
+        wrong += not (exact and row["float8 error"] <= (k / 32) ** 0.5 * 2**-12)
         if number == 0:
             row["kept"] = kept(kernels["float8"])
         rows.append(row)

@@ -77,12 +77,20 @@ def test_small_plans(tmp_path: Path, driver: Path) -> None:
         case("unmapped", mapped_plan(), conv | {"I": (5, 201), "output": (5, 193)}),
         case("scale", scale_plan(), scale, **factor),
         case("early", changed(scale_plan(), first, replace(second, early=True)), scale, **factor),
+        case(
+            "crowded",
+            changed(scale_plan(), first, replace(second, early=True, crowd=9)),
+            scale,
+            **factor,
+        ),
         case("once", changed(scale_plan(), replace(first, once=True), second), scale, **factor),
         case("nothing", conv_plan(), conv | {"output": (0, 192)}),
     ]
     counts = compare(tmp_path, driver, cases)
     assert counts["once"] == 5  # the first stream both, the second both, then the second alone
-    assert (counts["nothing"], counts["early"], counts["persistent"]) == (0, 6, 3)
+    assert (counts["nothing"], counts["early"], counts["crowded"], counts["persistent"]) == (
+        0, 6, 6, 3,
+    )  # fmt: skip
 
 
 REAL = {

@@ -22,6 +22,7 @@ from selector.gpu.ir.expressions import (
     given,
     number,
     pointer,
+    shifted,
 )
 from selector.gpu.ir.lane_maps import ACCUMULATOR, ROWS
 from selector.gpu.ir.layouts import in_bytes
@@ -64,6 +65,7 @@ from selector.gpu.passes.drain_stores import drain_stores
 from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
 from selector.gpu.passes.start_early import ALLOW_NEXT, AWAIT_EARLIER, start_early
+from selector.gpu.passes.start_early import crowd as crowding
 from selector.ir.nodes import (
     Call,
     Var,
@@ -73,6 +75,7 @@ from selector.ir.types import (
     FLOAT32,
     INT32,
 )
+from selector.targets import find_target
 
 ROOM = 1 << 16
 OTHER = Arrive(number("b"))
@@ -282,6 +285,34 @@ def test_who_starts_nobody_early_and_waits_for_nobody_stays() -> None:
     before = kernel(SHARED)
     assert start_early(before, earlier=None, last=True) is before
     assert start_early(before, earlier=None, last=False).body == (ALLOW_NEXT, SHARED)
+
+
+def grouped(threads: int, resident: int = 1, shared: int = 100 << 10) -> Kernel:
+    """Of groups of four warps."""
+    group = Let("int", ("group",), (shifted("threadIdx.x", 7),))
+    return replace(
+        kernel(OTHER, declarations=(group,)), threads=threads, resident=resident, shared=shared
+    )
+
+
+@pytest.mark.parametrize(
+    ("earlier", "threads", "shared", "crowd"),
+    [
+        (grouped(256), 128, 0, 16),  # groups have all registers
+        (grouped(256), 1024, 0, 2),
+        (grouped(128), 128, 0, 0),  # 255 of each of 128 threads
+        (grouped(256, resident=2), 128, 0, 16),
+        (grouped(128, shared=220 << 10), 128, 16 << 10, 16),  # shared memory has no room
+        (kernel(OTHER), 128, 0, 0),  # nobody knows how many registers it has
+    ],
+)
+def test_blocks_crowd_where_those_before_leave_no_room(
+    earlier: Kernel, threads: int, shared: int, crowd: int
+) -> None:
+    room = find_target("sm_90a").multiprocessor
+    assert room is not None
+    later = replace(kernel(OTHER), threads=threads, shared=shared)
+    assert crowding(earlier, later, room) == crowd
 
 
 # ------------------------------------------------------------------ budget_registers

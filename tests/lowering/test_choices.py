@@ -5,11 +5,13 @@ alike is found.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import halide as hl
 import numpy as np
 import pytest
+from emulation import check
 
 import halide_bridge as hb
 from selector.emit.cuda import emit_kernels
@@ -125,3 +127,67 @@ def test_of_nothing_nothing_is_found() -> None:
     for shape in ((3, 3), (20, 5), (10, 10)):
         data = rng.random(shape).astype(np.float32)
         assert kernel.interpret(a=data, sizes=()) == (0 if shape == (10, 10) else -7)
+
+
+def of_rows() -> tuple[hl.Func, Callable[[Any], Any]]:
+    """Of each row; numbers that are no numbers are never the best."""
+    a, out, x = hl.ImageParam(F32, 2, "a"), hl.Func("out"), hl.Var("x")
+    out[x] = hl.argmax(a[hl.RDom([(0, a.width())], "r"), x])[0]
+    return out, lambda v: np.where(np.isnan(v), -np.inf, v).argmax(1)
+
+
+def of_planes() -> tuple[hl.Func, Callable[[Any], Any]]:
+    """Of a window of each plane, beyond 3, two dimensions of planes."""
+    a, out, best = hl.ImageParam(F32, 4, "a"), hl.Func("out"), hl.Func("best")
+    x, y = hl.Var("x"), hl.Var("y")
+    r = hl.RDom([(2, a.width() - 2), (1, a.dim(1).extent() - 1)], "r")
+    best[x, y] = (hl.i32(-1), hl.f32(3))
+    better = a[r.x, r.y, x, y] > best[x, y][1]
+    at = hl.select(better, r.y * a.width() + r.x, best[x, y][0])
+    best[x, y] = (at, hl.select(better, a[r.x, r.y, x, y], best[x, y][1]))
+    out[x, y] = best[x, y][0]
+
+    def truth(v: Any) -> Any:
+        inside = np.full(v.shape, -1.0)
+        inside[..., 1:, 2:] = v[..., 1:, 2:]
+        flat = inside.reshape(*v.shape[:2], -1)
+        return np.where(flat.max(-1) > 3, flat.argmax(-1), -1)
+
+    return out, truth
+
+
+@pytest.mark.parametrize("most", [1, 2, 9, 5000])
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [(of_rows, (3, 1)), (of_rows, (5, 127)), (of_rows, (2, 1001)), (of_planes, (2, 3, 20, 33))],
+)
+def test_the_threads_of_a_block_look_for_the_best_of_a_row(
+    make: Callable[[], Made], shape: tuple[int, ...], most: int
+) -> None:
+    out, truth = make()
+    assert "best of a row" in hb.autoschedule(out, target="sm_90a").report
+    kernel = hb.compile(out, target="sm_90a")
+    data = rng.integers(0, most, shape).astype(np.float32)
+    if make is of_rows:
+        data[rng.random(shape) < 0.1] = np.nan
+        data[:, -1] = 0
+    wanted = truth(data)
+    for run in (kernel.interpret, partial(check, kernel)):
+        assert np.array_equal(run(a=data, sizes=wanted.shape), wanted)
+
+
+def test_short_rows_and_what_several_threads_look_for_stay_as_they_are() -> None:
+    out, _ = of_rows()
+    assert (
+        "best of a row"
+        not in hb.autoschedule(
+            out, target="sm_90a", sizes={"a": (1000, 100), "out": (1000,)}
+        ).report
+    )
+    out, _ = of_rows()
+    f, xo, xi = hb.funcs(out)["argmax"], hl.Var("xo"), hl.Var("xi")
+    f.compute_root().split(f.args()[0], xo, xi, 32).gpu_blocks(xo).gpu_threads(xi)
+    update = f.update(0).split(f.args()[0], xo, xi, 32)
+    update.reorder(f.rvars(0)[0], xi, xo).gpu_blocks(xo).gpu_threads(xi)
+    out.compute_root().split(out.args()[0], xo, xi, 32).gpu_blocks(xo).gpu_threads(xi)
+    assert "best0" not in hb.compile(out, target="sm_90a").source

@@ -35,7 +35,9 @@ def test_what_is_written_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"once": True}, {"early": True}, {"persistent": 2}, {"cluster": 4}], ids=str
+    "change",
+    [{"once": True}, {"early": True}, {"persistent": 2}, {"cluster": 4}, {"crowd": 3}],
+    ids=str,
 )
 def test_how_a_launch_is_made_is_read_back(change: dict[str, Any]) -> None:
     plan = conv_plan()

@@ -155,6 +155,32 @@ def test_a_launch_starts_early_only_behind_one_that_is_repeated_as_well() -> Non
     assert recorder.early_launches == ["second"] * 2
 
 
+@pytest.mark.parametrize(
+    ("before", "blocks", "crowd", "early"),
+    [
+        (3, 2, 0, True),  # there is room beside the others
+        (3, 2, 2, False),  # both would come to the fourth multiprocessor
+        (3, 3, 2, True),  # not all of them
+        (4, 1, 2, True),  # nobody is idle
+        (1, 6, 2, False),
+    ],
+)
+def test_a_launch_waits_where_all_of_it_would_crowd_on_idle_multiprocessors(
+    before: int, blocks: int, crowd: int, early: bool
+) -> None:
+    recorder = Recorder()  # four multiprocessors
+    plan = scale_plan()
+    first, second = plan.launches
+    one = IntImm(1)
+    first = replace(first, grid=(IntImm(before), one, one))
+    second = replace(second, grid=(IntImm(blocks), one, one), early=True, crowd=crowd)
+    run = executable(replace(plan, launches=(first, second)), recorder)
+    x, out = (DeviceArray(np.zeros(100, np.float32)) for _ in range(2))
+    for _ in range(2):
+        run((x, 2.0), {}, out=out)
+    assert recorder.early_launches == ["second"] * early
+
+
 def test_the_first_launch_of_a_call_never_starts_early() -> None:
     recorder = Recorder()
     plan = scale_plan()

@@ -17,6 +17,7 @@ from emulation import check
 from verified import EMULATED
 
 import halide_bridge as hb
+from halide_bridge.schedules import auto
 from selector.diagnostics import ScheduleError
 
 pytestmark = EMULATED
@@ -189,11 +190,19 @@ def nameless_variables() -> Case:
     return Case(f, shapes, (50, 70), lambda a, w: 4 * a @ w.T)
 
 
+def few_heads_between() -> Case:
+    """The tile is of the outer dimension, not of the two heads."""
+    a, w, f, r = param("A", 3), param("W", 3), hl.Func("f"), summed(96)
+    f[i, h, j] += single(a[r, h, j]) * single(half(single(w[r, h, i]) * single(0.5)))
+    shapes = {"A": (50, 2, 96), "W": (70, 2, 96)}
+    return Case(f, shapes, (50, 2, 70), lambda a, w: np.einsum("jhr,ihr->jhi", a, w / 2))
+
+
 CASES = (
     array_with_itself, moved_and_scaled, of_bytes, masked, from_a_bias, bias_of_an_output,
     two_sums, einsum_in_any_order, heads, heads_beside_each_other, results_between_heads,
     one_matrix_for_all, two_taps_along_one_dimension, phases_of_taps, phases_beside_windows_apart,
-    nameless_variables,
+    nameless_variables, few_heads_between,
 )  # fmt: skip
 
 
@@ -250,6 +259,21 @@ def test_a_layer_goes_to_a_tensor_unit_that_has_no_layers() -> None:
     kernel = hb.compile(f, target="sm_80", schedule="auto")
     assert any(s.block for s in kernel.report.statements)
     assert error(check(kernel, **arrays, sizes=size), exact) < BESIDE
+
+
+def test_a_schedule_that_halide_refuses_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the report says what Halide said, as of any other schedule that is not taken."""
+    real = auto._applied  # pyright: ignore[reportPrivateUsage]
+
+    def applied(outputs: list[Any], plan: Any) -> Any:
+        if plan.tensor:
+            outputs[0].split(hl.Var("nowhere"), hl.Var("outer"), hl.Var("inner"), 8)
+        return real(outputs, plan)
+
+    monkeypatch.setattr(auto, "_applied", applied)
+    report = hb.autoschedule(moved_and_scaled().output, target="sm_90a").report
+    assert "not on a tensor unit: Halide refuses its schedule: " in report
+    assert "nowhere" in report
 
 
 def test_a_factor_of_other_variables_is_refused() -> None:

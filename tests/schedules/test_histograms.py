@@ -133,3 +133,33 @@ def test_what_is_loaded_is_loaded_ahead_of_the_updates() -> None:
     found = simulate(kernels, plan, data, wanted.shape)
     assert found.faults == ()
     assert np.allclose(found.outputs["out"], wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("channels", "copied"), [(8, True), (5000, False)])
+def test_vectors_that_data_choose_have_copies_where_they_are_short(
+    channels: int, copied: bool
+) -> None:
+    """Points added up by label: else one thread of each channel goes through all of them."""
+    points, label, out = (
+        hl.ImageParam(F32, 2, "points"),
+        hl.ImageParam(U8, 1, "label"),
+        hl.Func("out"),
+    )
+    r = hl.RDom([(0, label.width())], "r")
+    out[x, i] = hl.f32(0)
+    out[x, hl.i32(label[r])] += points[x, r]
+    sizes = {"points": (1 << 20, channels), "label": (1 << 20,), "out": (256, channels)}
+    report = hb.autoschedule(out, target="sm_90a", sizes=sizes).report
+    assert ("for each line" in report) == copied
+    given = {
+        "points": rng.random((9001, 7)).astype(np.float32),
+        "label": rng.integers(0, 5, 9001).astype(np.uint8),
+    }
+    wanted = np.zeros((256, 7))
+    np.add.at(wanted, given["label"], given["points"])
+    kernel = hb.compile(out, target="sm_90a")
+    assert np.allclose(kernel.interpret(**given, sizes=wanted.shape), wanted, rtol=1e-4)
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    found = simulate(kernels, plan, given, wanted.shape)
+    assert found.faults == ()
+    assert np.allclose(found.outputs["out"], wanted, rtol=1e-4)

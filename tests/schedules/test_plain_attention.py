@@ -18,8 +18,11 @@ from verified import EMULATED
 
 import halide_bridge as hb
 from selector.emit.cuda import emit_kernels
-from selector.ir.nodes import For, ForKind
+from selector.ir.nodes import For, ForKind, IfThenElse
+from selector.ir.printer import print_expr
 from selector.ir.traverse import free_vars, walk_stmt
+from selector.lowering.normalize import normalize
+from selector.lowering.whole_tiles import split_masks
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -42,7 +45,11 @@ class Pipeline:
     depth; ``inner``: that of the scores, ``stored``: that of the result. ``sharing``: heads of one
     matrix of keys and values. ``total``, ``mixed``: what the sums start with. ``turned``: how many
     keys on is the value of a key. ``channels`` of a value, ``bounded``: and the user says so.
-    ``masks``: what has nothing of the keys behind a query, scores ``low`` instead.
+    ``masks``: what has nothing of the keys behind a query, scores ``low`` instead; with a
+    ``window``, nothing of those that lie so far ahead of it either; ``negated``: the mask says
+    which these are. ``natural``: powers of e. Scores are held within a ``cap``, have a ``bias``
+    added, an array of keys, queries and heads; of each batch only the first ``lengths`` keys count.
+    ``start``: what the largest score begins as.
     """
 
     depth: int = 64
@@ -57,6 +64,13 @@ class Pipeline:
     bounded: bool = True
     masks: tuple[str, ...] = ()
     low: float = -1e30
+    window: int = 0
+    negated: bool = False
+    natural: bool = False
+    cap: float = 0
+    bias: bool = False
+    lengths: bool = False
+    start: float = -1e30
 
     def build(self) -> Any:
         """The output Func."""
@@ -81,17 +95,31 @@ class Pipeline:
         scores[n, *own] = hl.f32(0)
         key = single(at(k, n, channel.x, self.sharing))
         scores[n, *own] += single(at(q, m, channel.x)) * key
-        score = scores[n, *own] * hl.f32(math.log2(math.e) / math.sqrt(self.depth))
+        factor = 1 if self.natural else math.log2(math.e)
+        score = scores[n, *own] * hl.f32(factor / math.sqrt(self.depth))
+        if self.cap:
+            score = hl.tanh(score / self.cap) * self.cap
+        if self.bias:
+            score += single(hl.ImageParam(F16, 1 + len(own), "B")[n, *own]) * hl.f32(factor)
+        if self.lengths:
+            counts = n < hl.ImageParam(hl.Int(32), 1, "L")[v["b"]]
+            score = hl.select(counts, score, hl.f32(self.low))
 
         def seen(n: Any, value: Any, where: str, other: Any = LOWEST) -> Any:
-            return hl.select(n <= m, value, other) if where in self.masks else value
+            if where not in self.masks:
+                return value
+            if self.negated:
+                return hl.select(n > m, other, value)
+            counts = (n <= m) & (n > m - self.window) if self.window else n <= m
+            return hl.select(counts, value, other)
 
         scaled[n, *own] = seen(n, score, "score", hl.f32(self.low))
-        peak[tuple(own)] = LOWEST
+        peak[tuple(own)] = hl.f32(self.start)
         greater = seen(keys.x, scaled[keys.x, *own], "peak")
         peak[tuple(own)] = hl.max(peak[tuple(own)], greater)
         exponent = seen(n, scaled[n, *own] - peak[tuple(own)], "exponent")
-        weight[n, *own] = seen(n, hl.pow(hl.f32(2), exponent), "weight", hl.f32(0))
+        power = hl.exp(exponent) if self.natural else hl.pow(hl.f32(2), exponent)
+        weight[n, *own] = seen(n, power, "weight", hl.f32(0))
         total[tuple(own)] = hl.f32(self.total)
         total[tuple(own)] += weight[keys.x, *own]
         rounded[n, *own] = hl.cast(F16, weight[n, *own])
@@ -117,7 +145,15 @@ class Pipeline:
                 self.given, b=batch, h=held, s=keys + self.turned, d=self.channels or self.depth
             ),
         }
-        return {n: random.standard_normal(s).astype(np.float16) for n, s in shapes.items()}
+        if self.bias:
+            rows = self.sizes(self.inner[:-1], b=batch, h=heads, s=queries)
+            shapes["B"] = (*rows, keys)
+        arrays: dict[str, Array] = {
+            n: random.standard_normal(s).astype(np.float16) for n, s in shapes.items()
+        }
+        if self.lengths:
+            arrays["L"] = random.integers(1, keys + 1, batch).astype(np.int32)
+        return arrays
 
     def exact(self, arrays: dict[str, Array]) -> Array:
         """In float64, in the order of the result."""
@@ -125,8 +161,20 @@ class Pipeline:
         q, k, w = (np.einsum(f"{self.given}->{batch}hsd", arrays[n].astype(float)) for n in "QKV")
         k, w = (np.repeat(a, self.sharing, axis=-3) for a in (k, w[..., self.turned :, :]))
         scores = q @ np.swapaxes(k, -1, -2) / math.sqrt(self.depth)
+        if self.cap:
+            cap = self.cap if self.natural else self.cap / math.log2(math.e)
+            scores = np.tanh(scores / cap) * cap
+        if self.bias:
+            order = self.inner.replace("s", "m").replace("d", "n")
+            scores = scores + np.einsum(f"{order}->{batch}hmn", arrays["B"].astype(float))
+        if self.lengths:
+            behind = np.arange(scores.shape[-1]) >= arrays["L"][:, None, None, None]
+            scores = np.where(behind, -np.inf, scores)
         if self.masks:
-            scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
+            counts = np.tri(*scores.shape[-2:])
+            if self.window:
+                counts -= np.tri(*scores.shape[-2:], k=-self.window)
+            scores = np.where(counts > 0, scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         result = (weights @ w + self.mixed) / (weights.sum(-1, keepdims=True) + self.total)
         return np.einsum(f"{batch}hsd->{self.stored}", result)
@@ -182,8 +230,22 @@ ORDERS = {
     "masked scores": Pipeline(masks=("score",), low=-math.inf),
     "masked weights": Pipeline(40, BETWEEN, BETWEEN, BETWEEN, masks=("peak", "weight")),
     "shared keys": Pipeline(given=BETWEEN, inner=BETWEEN, stored=BETWEEN, sharing=2),
+    "shared keys of many channels": Pipeline(128, sharing=4),
+    "powers of e": Pipeline(natural=True),
+    "scores of nothing, as torch masks them": Pipeline(
+        masks=("score",), low=-math.inf, natural=True
+    ),
+    "what does not count is said": Pipeline(masks=("score",), low=-math.inf, negated=True),
+    "a window": Pipeline(masks=("score",), low=-math.inf, natural=True, window=50),
+    "a window, from the lowest number on": Pipeline(
+        masks=("score",), low=-math.inf, natural=True, window=50, start=-3.4e38
+    ),
+    "a soft cap": Pipeline(48, natural=True, cap=3),
+    "a bias": Pipeline(natural=True, bias=True),
+    "a bias, behind a mask": Pipeline(masks=("score",), low=-math.inf, bias=True),
+    "lengths": Pipeline(natural=True, lengths=True, low=-math.inf),
 }
-RAGGED = ((1, 2, 1, 1), (2, 4, 70, 83), (1, 2, 130, 65))
+RAGGED = ((1, 4, 1, 1), (2, 4, 70, 83), (1, 4, 130, 65))
 OTHERS = {
     "masked scores, which a row of none would show": Pipeline(masks=("score",)),
     "more channels than registers": Pipeline(512),
@@ -199,8 +261,9 @@ def test_it_is_one_loop_over_keys_and_right(name: str) -> None:
     output, schedule = case.scheduled()
     assert schedule.report.count(ONE_LOOP) == 3, schedule.report
     kernel = hb.compile(output, target="sm_90a")
-    for sizes in RAGGED:
-        assert_right(case, kernel, sizes)
+    for batch, heads, queries, keys in RAGGED:
+        seen = max(keys, queries) if case.window else keys  # each query has a key
+        assert_right(case, kernel, (batch, heads, queries, seen))
 
 
 @pytest.mark.parametrize("name", ["heads behind", "heads between"])
@@ -244,10 +307,61 @@ def test_what_lies_behind_the_channels_is_not_read(depth: int) -> None:
             assert error(run(**given, sizes=exact.shape), exact) < BESIDE
 
 
-def test_a_loop_over_keys_ends_where_a_mask_does() -> None:
-    """And the longest tiles go first."""
-    kernel = hb.compile(ORDERS["masked weights"].scheduled()[0], target="sm_90a")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "masked weights", "masked scores", "scores of nothing, as torch masks them",
+        "what does not count is said", "a window", "a bias, behind a mask",
+    ],
+)  # fmt: skip
+def test_a_loop_over_keys_ends_where_a_mask_does(name: str) -> None:
+    """And the longest tiles go first. The mask is applied to the tile, where it does not hold
+    everywhere, and all that read the tile are the same for both.
+    """
+    kernel = hb.compile(ORDERS[name].scheduled()[0], target="sm_90a")
     (loop,) = [
         s for s in walk_stmt(kernel.module.body) if isinstance(s, For) and s.kind is ForKind.SERIAL
     ]
-    assert any("block_id" in name for name in free_vars(loop.extent))
+    assert any("block_id" in n for n in free_vars(loop.extent))
+    assert ("max(" in print_expr(loop.min)) == (name == "a window")
+    body = split_masks(normalize(kernel.module.body))
+    (branch,) = (s for s in walk_stmt(body) if isinstance(s, IfThenElse))
+    assert branch.otherwise is None
+
+
+@pytest.mark.parametrize("name", [name for name in ORDERS if "window" in name])
+def test_rows_that_see_nothing_of_the_first_keys_of_their_tile_are_right(name: str) -> None:
+    case = ORDERS[name]
+    kernel = hb.compile(case.scheduled()[0], target="sm_90a")
+    assert_right(case, kernel, (1, 2, 300, 300))
+
+
+def test_blocks_that_stay_do_not_divide_for_each_run_of_keys() -> None:
+    """Heads and batches were fused, as a grid has three dimensions."""
+    case = Pipeline(64, BETWEEN, BETWEEN, BETWEEN, bounded=False)
+    output = case.build()
+    sizes = {"Q": (4, 2048, 16, 64), "K": (4, 2048, 16, 64), "output": (4, 2048, 16, 64)}
+    hb.autoschedule(output, target="sm_90a", sizes=sizes)
+    kernel = hb.compile(output, target="sm_90a")
+    (launch,) = kernel.plan.launches
+    assert launch.persistent
+    assert "floor_div" not in kernel.source
+    assert_right(case, kernel, (2, 4, 70, 83))
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("a soft cap", "tanhf("), ("a bias, behind a mask", "B_im_in_")]
+)
+def test_what_becomes_of_a_score_is_computed_once(name: str, own: str) -> None:
+    """In the tile, before the maximum, the sum and the weights read it."""
+    source = hb.compile(ORDERS[name].scheduled()[0], target="sm_90a").source
+    elements = [line.strip() for line in source.splitlines() if own in line and "scores" in line]
+    scores = [line for line in elements if line.startswith("scores")]
+    assert scores
+    assert not any("total" in line or "rounded[" in line for line in elements)
+
+
+def test_an_array_that_scores_have_added_comes_with_the_keys() -> None:
+    """By the copy engine, as many runs ahead."""
+    source = hb.compile(ORDERS["a bias"].scheduled()[0], target="sm_90a").source
+    assert "&map_B" in source

@@ -37,6 +37,9 @@ SWEEP = (
     Problem(64, 4096, 4096, "s8-s32", "nt"),
     Problem(1000, 1000, 1000, "s8-s32", "nt"),
     Problem(512, 512, 512, "s8-s32"),
+    *(Problem(n, n, n, "s8-s32") for n in (768, 1024, 1536, 2048)),
+    *(Problem(n, n, n, "s8-s32", "nt") for n in (1024, 1792)),
+    *(Problem(n, n, n, "f16-f32") for n in (512, 896, 1024, 1280, 1792)),
 )
 
 

@@ -44,7 +44,8 @@ class Online:
     """Funcs by name. ``depth``: channels of queries and keys; ``whole``: the user has said that
     values have as many; ``causal``: keys are compared with queries, so that some have fewer.
     ``paths``: from the peak and from the total to the scores, pure Funcs of
-    which none is met twice.
+    which none is met twice. ``matrices``: arrays of 16 bits of keys, queries and heads that such a
+    Func reads, with the Func and the dimension that goes along the queries.
     """
 
     output: str
@@ -61,6 +62,7 @@ class Online:
     causal: bool
     paths: tuple[tuple[str, ...], tuple[str, ...]]
     places: Places
+    matrices: tuple[tuple[str, str, int], ...] = ()
 
     @property
     def members(self) -> frozenset[str]:
@@ -119,6 +121,7 @@ def online_of(mixed: Member, program: Program) -> Online | None:
         causal=_is_ordered(parts, paths[0] or (), axes, along, program),
         whole=parts.output.bounds.get(parts.output.args[0]) == depth,
         paths=(paths[0] or (), paths[1] or ()),
+        matrices=_matrices(paths, axes, along, program),
         places=Places(
             **{name: place[func] for name, func in names.items()},
             query=of_query,
@@ -203,6 +206,27 @@ def _is_ordered(
                     if sides in ([{_KEYS}, {queries}], [{queries}, {_KEYS}]):
                         return True
     return False
+
+
+def _matrices(
+    paths: tuple[tuple[str, ...] | None, ...],
+    axes: Mapping[str, tuple[str, ...]],
+    queries: str,
+    program: Program,
+) -> tuple[tuple[str, str, int], ...]:
+    """What Funcs on all paths to the scores read for each key and query."""
+    found: list[tuple[str, str, int]] = []
+    shared = [name for name in paths[0] or () if all(name in (path or ()) for path in paths)]
+    for reader in (program.members[name] for name in shared if program.members[name].pure):
+        own = _own_axes(reader, axes[reader.name])
+        for access in dict.fromkeys(reader.accesses()):
+            source = program.members.get(access.func)
+            along = [own.get(name, "") for name in _names(access)]
+            if source is None or _computes(source, program) or source.types[0].bits != 16:
+                continue
+            if along[0] == _KEYS and along.count(queries) == along.count(_KEYS) == 1:
+                found.append((access.func, reader.name, along.index(queries)))
+    return tuple(found)
 
 
 def _own_axes(member: Member, axes: tuple[str, ...]) -> dict[str, str]:

@@ -94,7 +94,9 @@ class Placement:
 
 
 def place(program: Program, stored: frozenset[str] = frozenset()) -> Placement:
-    """Decide it for all Funcs of a pipeline. ``stored``: stable names of those inside of none."""
+    """Decide it for all Funcs of a pipeline. ``stored``: stable names of those in kernels of their
+    own, whoever reads them.
+    """
     found = _placed(program, stored)
     kernels = (m for m in program if found.places[m.name] is Place.KERNEL and not m.whole(SMALL))
     narrow = {n.label for m in kernels if (n := narrowest(m, program)) is not None}
@@ -115,7 +117,8 @@ def _placed(program: Program, stored: frozenset[str]) -> Placement:
     for member in program:
         if found.places[member.name] is Place.KERNEL and member.reduction:
             reader = _only_reader(member, found)
-            if reader and member.args and not member.whole(SMALL):
+            own = member.args and not member.whole(SMALL) and member.label not in stored
+            if reader and own:
                 found.places[member.name] = Place.THREAD
                 found.reader[member.name] = reader
     return found

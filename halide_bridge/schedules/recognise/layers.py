@@ -30,7 +30,8 @@ class Layer:
     among those of the image (``inner``), and those of both among the dimensions of the weights; the
     ``bytes`` of an element; how many elements of the image lie between those that neighbours read,
     along each of its dimensions, and how far windows ``reach`` there from their first element to
-    the last; which ``factor`` of the products the image is.
+    the last; which ``factor`` of the products the image is; whether operands are ``copied`` whose
+    rows of channels begin anywhere.
     """
 
     func: str
@@ -46,6 +47,7 @@ class Layer:
     reach: tuple[int, ...]
     factor: int
     phases: tuple[int, ...] = ()  # of the result, along each of its dimensions
+    copied: bool = False
 
 
 def layer_of(member: Member, program: Program) -> Layer | str:

@@ -29,9 +29,10 @@ ROOM = 200 << 10  # bytes of shared memory
 # 12 pixels on an H200.
 STEP, START = 115, 2500
 # Of the rate of the L2 cache, what pixels of several rows reach; of a line, what a shorter row
-# takes beside its bytes for each line in its place: of thirteen layers on an H100.
-L2_SHARE, SHORT_ROWS = 0.65, 0.3
+# takes beside its bytes for each line in its place: of thirty layers on an H100.
+L2_SHARE, SHORT_ROWS = 0.75, 0.5
 ALL_READ = 33  # bytes of the L2 cache where all multiprocessors read, as they do for parts of sums
+HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
 STORED = 2  # dimensions of pixels that a box of results has
 # Elements that a thread of a block that stays reads for its results: the text of more takes too
 # long to compile (8.7 s for 384, below 3 s for half as many).
@@ -55,11 +56,12 @@ def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
     """Whether the products of a layer take CUDA cores longer than it takes to write its image anew,
     channels side by side, and to read that; ``pixels`` of it for each of the result's.
     """
-    run = VECTOR // shape.bytes
+    run, results = VECTOR // shape.bytes, prod(shape.pixels) * shape.phases
     elements = shape.channels + 2 * -(-shape.channels // run) * run  # of a pixel
     terms = shape.filters * shape.channels * shape.taps
-    cores = terms / (CORES * machine.tera_macs("fma.f32"))
-    return cores > pixels * elements * shape.bytes / machine.copy
+    cores = results * terms / 1e6 / (CORES * machine.tera_macs("fma.f32"))
+    moved = results * pixels * elements * shape.bytes / 1e6
+    return cores > machine.launch + moved / machine.copy
 
 
 def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
@@ -185,7 +187,7 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
         after = adding(results, _parts(t, shape), machine) * machine.megahertz
         return rounds * (steps * step + START + 2 * leaving) + after
     if t.persistent:
-        return START + rounds * strips * (steps * step + leaving)
+        return START + rounds * strips * (steps * step + HANDOVER + leaving)
     return rounds * (steps * step + START + leaving)
 
 

@@ -123,3 +123,17 @@ class Tiling:
     @property
     def threads(self) -> int:
         return 128 * (self.groups + 1)
+
+    @property
+    def label(self) -> str:
+        """What tells it from others of one problem, for names of files."""
+        said = (
+            (f"-x{self.boxes}", self.boxes > 1),
+            ("-whole", self.taps > 1),
+            ("-persistent", self.persistent),
+            (f"-part{self.part}", self.part),
+            (f"-strips{self.strips}", self.strips),
+        )
+        box = "x".join(map(str, self.box))
+        text = f"{box}-g{self.groups}a{self.along}-{self.n}x{self.k}-s{self.stages}"
+        return text + "".join(part for part, wanted in said if wanted)

@@ -37,7 +37,7 @@ TEMPLATES: dict[type, str] = {
     nodes.Commit: "commit {queue}",
     nodes.Drain: "drain {queue} pending {pending}[ half {half}]",
     memory.Map: "map {name} of {of} type {type} extents {extents} strides {strides} box {box}"
-    "[ become {become}]",
+    "[ become {become}][ steps {steps}]",
     memory.Prefetch: "prefetch {map}",
     memory.EngineCopy: "engine to {to} from {map} at {at} arrives {barrier} bytes {bytes}"
     "[ blocks {blocks}]",

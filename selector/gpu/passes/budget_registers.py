@@ -27,6 +27,7 @@ from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.nodes import Compare, CompareOp, IntImm, Var
 
 REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
+MOST_BOUND = 255  # of a thread without setmaxnreg
 LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
 GROUP = 128  # threads
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)

@@ -6,6 +6,9 @@ them writes. So what lies before that is done while the earlier launch ends: num
 barriers, and copies of what no launch writes. Whoever waits for a launch waits, through its own
 waiting, for all those before it. Launches that run once are complete by then: the call that
 holds them starts none early.
+
+Blocks that start early stay where they found room first. Where no multiprocessor has any but those
+that the launch before leaves idle, few of these get all of a small launch: ``crowd``.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from collections.abc import Set
 from dataclasses import replace
 
 from selector.gpu.ir.mentioned import mentioned
-from selector.gpu.ir.nodes import Body, Dependents, Kernel, Local
+from selector.gpu.ir.nodes import Body, Dependents, Kernel, Local, of_groups
+from selector.gpu.passes.budget_registers import LEAST, MOST_BOUND, equal_share
+from selector.targets import Multiprocessor
 
+WARP = 32  # threads
 ALLOW_NEXT, AWAIT_EARLIER = Dependents("allow"), Dependents("await")
 
 
@@ -30,6 +36,23 @@ def start_early(kernel: Kernel, *, earlier: Set[str] | None, last: bool) -> Kern
     if not last:
         body = (ALLOW_NEXT, *body)
     return kernel if body is kernel.body else replace(kernel, body=body)
+
+
+def crowd(earlier: Kernel, kernel: Kernel, room: Multiprocessor) -> int:
+    """The blocks of a kernel that an idle multiprocessor takes, if one that has as many blocks of
+    the ``earlier`` kernel as are told to share it takes none; else 0. Groups have all registers
+    that their launch bounds leave them; how many others take, the assembler says.
+    """
+    blocks = max(1, earlier.resident)
+    shared = [k.shared + room.reserved_shared for k in (earlier, kernel)]
+    taken = 0
+    if of_groups(earlier):
+        each = min(MOST_BOUND, equal_share(earlier.threads, blocks))
+        taken = blocks * earlier.threads * each
+    beside = taken + kernel.threads * LEAST <= room.registers
+    if beside and blocks * shared[0] + shared[1] <= room.shared_memory:
+        return 0
+    return min(room.blocks, room.warps * WARP // kernel.threads)
 
 
 def _awaiting(body: Body, shared: Set[str]) -> Body:

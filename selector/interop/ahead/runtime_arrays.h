@@ -150,6 +150,7 @@ struct Launch {
   bool once;
   int persistent, cluster;
   bool early;
+  int crowd;  // blocks on an idle multiprocessor, where there is no room beside others; 0: there is
   const Argument *arguments;
   int count;
 };

@@ -201,23 +201,28 @@ class Launcher {
   // first, before which anything may run.
   void launch(const Run &run, bool again, bool early) {
     bool first = true;
+    int64_t before = 0;  // blocks of the last one
     for (int i = 0; i < run.p.launch_count; ++i) {
       const Launch &l = run.p.launches[i];
       if (again && l.once) continue;
       int64_t grid[3] = {run.n[size_t(l.at)], run.n[size_t(l.at) + 1], run.n[size_t(l.at) + 2]};
       if (grid[0] <= 0 || grid[1] <= 0 || grid[2] <= 0) continue;
       blocks(run.on, l, grid);
+      const int64_t own = grid[0] * grid[1] * grid[2];
+      const bool crowded = l.crowd && own <= (run.on.multiprocessors - before) * l.crowd;
+      const bool starts = early && l.early && !first && !crowded;
       LaunchConfig config{{uint32_t(grid[0]), uint32_t(grid[1]), uint32_t(grid[2])},
                           {uint32_t(l.threads), 1, 1},
                           l.shared,
                           run.stream,
-                          early && l.early && !first ? &EARLY : nullptr,
-                          early && l.early && !first ? 1u : 0u};
+                          starts ? &EARLY : nullptr,
+                          starts ? 1u : 0u};
       std::vector<Slot> slots(size_t(l.count) + 1);
       std::vector<void *> pointers(size_t(l.count) + 1);
       fill(run, l, slots.data(), pointers.data());
       run.d.check(run.d.launch(&config, function(run, l), pointers.data(), nullptr), l.entry);
       first = false;
+      before = own;
     }
   }
 

@@ -158,7 +158,7 @@ def _launch(plan: Plan, launch: Launch, label: str, numbers: _Numbers) -> tuple[
     row = (
         f"{{{quoted(launch.entry)}, {numbers.place(launch.grid)}, {launch.threads}, "
         f"{launch.shared_bytes}, {_flag(launch.once)}, {launch.persistent}, {launch.cluster}, "
-        f"{_flag(launch.early)}, arguments_{label}, {len(rows)}}},"
+        f"{_flag(launch.early)}, {launch.crowd}, arguments_{label}, {len(rows)}}},"
     )
     return text, row
 

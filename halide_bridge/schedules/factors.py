@@ -5,6 +5,7 @@ stages is a Func, and what is stored is one.
 from __future__ import annotations
 
 from halide_bridge.instead import narrowed, operand
+from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import fills, sum_of
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.narrow import only_cast
@@ -19,7 +20,9 @@ def set_apart(program: Program, known: Guess, machine: Machine) -> list[str]:
     those of attention, which takes heads that others share as they are. Lines of Python that do so
     to the Funcs ``f`` of a pipeline.
     """
-    taken = {name for m in program if (found := online_of(m, program)) for name in found.members}
+    loops = [found for m in program if (found := online_of(m, program)) is not None]
+    loops = [found for found in loops if any(online.candidates(found, program, known, machine))]
+    taken = frozenset[str]().union(*(found.members for found in loops))
     sums = [m for m in program if m.name not in taken]
     return [line for m in sums for line in _apart(m, program, known, machine)]
 

@@ -191,8 +191,9 @@ def _goes_down(exponent: Expr, floors: Mapping[str, float]) -> bool:
 def _times(e: Expr, floors: Mapping[str, float]) -> Expr:
     """A value times log2(e)."""
     match e:
-        case Select(c, value, low) if _is_constant(low):
-            return Select(c, _times(value, floors), low)
+        case Select(c, value, low) if (number := float_constant(low)) is not None:
+            least = max(number * LOG2_E, min(number, LOWEST))  # finite as before
+            return Select(c, _times(value, floors), _constantly(least, low))
         case Binary(BinaryOp.SUB | BinaryOp.ADD as op, a, b):
             return Binary(op, _times(a, floors), _times(b, floors))
         case Binary(BinaryOp.MUL, a, b) if (factor := float_constant(b)) is not None:

@@ -19,7 +19,7 @@ from selector.emit.cuda import emit_kernels
 from selector.families.contraction import Tiling
 from selector.intrinsics import INSTRUCTIONS
 from selector.ir import float8
-from selector.ir.types import Type
+from selector.ir.types import E4M3, Type
 from selector.runtime.nvrtc import sass
 from selector.simulate import simulate
 
@@ -126,6 +126,24 @@ def test_products_that_nobody_scheduled(target: str, types: tuple[str, str]) -> 
     assert len(blocks(kernel)) == 1
     for m, n, k in ((70, 50, 90), (33, 129, 47)):
         check(kernel, *operands(*types, "nt", m, n, k))
+
+
+@pytest.mark.parametrize("target", ["sm_89", "sm_90a"])
+@pytest.mark.parametrize("taps", [(1, 31), (9, 9)])
+def test_filters_read_no_bytes_that_nobody_wrote(taps: tuple[int, int], target: str) -> None:
+    """What lies beside zeros of a band may be NaN, which it may not be where bytes are integers."""
+    x, y, out = hl.Var("x"), hl.Var("y"), hl.Func("out")
+    image, weights = (hl.ImageParam(hl.UInt(8), 2, name) for name in "AB")
+    r = hl.RDom([(0, taps[1]), (0, taps[0])], "r")
+    pixel, weight = image[x + r.x, y + r.y], weights[r.x, r.y]
+    out[x, y] += hl.f32(hb.e4m3(pixel)) * hl.f32(hb.e4m3(weight))
+    kernel = hb.compile(out, target=target, schedule="auto", instructions=FP8)
+    assert {name.split(".")[0] for name in blocks(kernel)} == {"mma"}
+    arrays, _ = operands("e4m3", "e4m3", "nn", 41, 1, 300)
+    arrays["B"] = operands("e4m3", "e4m3", "nn", *taps[:1], 1, taps[1])[0]["A"]
+    read = [float8.from_bytes(arrays[name], E4M3).astype(np.float64) for name in "AB"]
+    windows = np.lib.stride_tricks.sliding_window_view(read[0], taps)
+    check(kernel, arrays, np.einsum("yxij,ij->yx", windows, read[1]))
 
 
 def test_the_machine_multiplies_bytes() -> None:

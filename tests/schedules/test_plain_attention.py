@@ -273,15 +273,19 @@ def test_what_is_written_down_gives_the_same_program(name: str) -> None:
     assert hb.compile(one, target="sm_90a").source == hb.compile(other, target="sm_90a").source
 
 
-@pytest.mark.parametrize("name", ["40 channels", "heads between", "masked weights"])
+@pytest.mark.parametrize(
+    "name",
+    ["40 channels", "heads between", "masked weights", "a window", "a soft cap", "a bias"],
+)
 def test_warps_have_it_where_there_are_no_warpgroups(name: str) -> None:
     case = ORDERS[name]
     output, schedule = case.scheduled("sm_80")
     assert schedule.report.count(ONE_LOOP) == 3, schedule.report
     assert "by mma, 64 queries a block, 64 keys at a time" in schedule.report
     kernel = hb.compile(output, target="sm_80")
-    for sizes in RAGGED:
-        assert_right(case, kernel, sizes, "sm_80")
+    for batch, heads, queries, keys in RAGGED:
+        seen = max(keys, queries) if case.window else keys
+        assert_right(case, kernel, (batch, heads, queries, seen), "sm_80")
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -289,6 +293,14 @@ def test_another_algorithm_is_not_and_right(name: str) -> None:
     case = OTHERS[name]
     output, schedule = case.scheduled()
     assert ONE_LOOP not in schedule.report
+    assert_right(case, hb.compile(output, target="sm_90a"), (1, 2, 33, 70))
+
+
+def test_shared_keys_of_too_many_channels_for_one_loop_are_products_on_tensor_units() -> None:
+    case = Pipeline(512, sharing=2)
+    output, schedule = case.scheduled()
+    assert ONE_LOOP not in schedule.report
+    assert schedule.report.count("on tensor units by wgmma") == 2, schedule.report
     assert_right(case, hb.compile(output, target="sm_90a"), (1, 2, 33, 70))
 
 

@@ -106,12 +106,11 @@ def _weights(t: Tiling, machine: Machine, fitted: Fitted) -> float:
 
 
 def _memory(t: Tiling, shape: Shape, machine: Machine) -> float:
-    """Operands and results once; of parts, a mean and a size for each row of a tile and channel."""
+    """Operands and results once; of parts, a mean and a size for each query and channel."""
     elements = 2 * (shape.keys + shape.queries) * shape.depth
     elements += shape.matrices * shape.queries * shape.keys
     if t.part:
-        rows = -(-shape.queries // t.block) * t.block
-        elements += 4 * t.parts(shape.keys) * rows * shape.depth
+        elements += 4 * t.parts(shape.keys) * shape.queries * shape.depth
     return shape.heads * elements * 2 / 1e6 / machine.copy
 
 

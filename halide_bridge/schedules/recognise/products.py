@@ -90,8 +90,8 @@ def may_start(start: Stage, program: Program) -> bool:
 def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[str, ...]]]:
     """Of what would be a product but for factors that are more than an element, those, by number
     (decoded bytes beside what is none are more), with the variables of the sum that they depend on:
-    the dimensions of Funcs that have them. Empty
-    where it would be none, or they are of types that are not multiplied.
+    the dimensions of Funcs that have them. Empty where it would be none, or they are of types that
+    are not multiplied.
     """
     pair = factors(member)
     if pair is None or len(member.args) < 2 or member.stages[1].predicate is not None:

@@ -122,7 +122,8 @@ def _parted(c: Contraction, tiling: Tiling) -> Contraction:
         c.output.reorder(c.n, c.m, *c.batch)
     c.product.update().split(c.k, ko, ki, tiling.part)
     sums = c.product.update().rfactor(ko, part)
-    parts = sums.in_(_added(c, ko, tiling.adders)).compute_root()
+    reader = added(c.output, c.product, c.n, c.m, ko, tiling.adders)
+    parts = sums.in_(reader).compute_root()
     if c.batch:
         c.output.gpu_blocks(*as_one(c.output, c.batch))
         for other in (part, *c.batch):
@@ -139,24 +140,25 @@ def as_one(stage: Any, loops: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(loops)
 
 
-def _added(c: Contraction, parts: Any, adders: int) -> Any:
-    """Add the parts of each result: every one of the ``adders`` threads some, in its registers, and
-    the first of them the adders' sums, which meet in shared memory. The Func that reads the parts.
+def added(output: Any, total: Any, n: Any, m: Any, parts: Any, adders: int = 1) -> Any:
+    """Add the ``parts`` of each sum where ``output`` reads it, whose first dimensions are ``n`` and
+    ``m``: every one of the ``adders`` threads some, in its registers, and the first of them the
+    adders' sums, which meet in shared memory. The Func that reads the parts.
     """
     no, mo, ni, mi, adder = variables("no", "mo", "ni", "mi", "adder")
     turn, own, each = rvars("turn", "own", "each")
     width, warps = ADDING
-    c.output.tile(c.n, c.m, no, mo, ni, mi, width, max(1, warps // adders))
-    c.output.gpu_threads(ni, mi).gpu_blocks(no, mo)
-    c.product.compute_at(c.output, ni)
+    output.tile(n, m, no, mo, ni, mi, width, max(1, warps // adders))
+    output.gpu_threads(ni, mi).gpu_blocks(no, mo)
+    total.compute_at(output, ni)
     if adders == 1:
-        c.product.update().atomic().split(parts, turn, each, AT_ONCE).unroll(each)
-        return c.product
-    c.product.update().split(parts, turn, own, adders)
-    adding = c.product.update().rfactor(own, adder)
-    met = adding.in_(c.product).compute_at(c.output, no).store_in(GPU_SHARED)
-    met.gpu_threads(c.n, c.m, adder)
-    adding.compute_at(met, c.n)
+        total.update().atomic().split(parts, turn, each, AT_ONCE).unroll(each)
+        return total
+    total.update().split(parts, turn, own, adders)
+    adding = total.update().rfactor(own, adder)
+    met = adding.in_(total).compute_at(output, no).store_in(GPU_SHARED)
+    met.gpu_threads(n, m, adder)
+    adding.compute_at(met, n)
     return adding
 
 

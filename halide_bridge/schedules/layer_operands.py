@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from halide_bridge.schedules.contraction import ADDING
-from halide_bridge.schedules.kernels import fused
+from halide_bridge.schedules.contraction import added, as_one
 from halide_bridge.schedules.layers import Layers, schedule_layer
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.schedules.turns import Argument, argument_of, turned
-from selector.families.contraction.tiling import AT_ONCE
 from selector.families.layers import VECTOR, Tiling
 
 
@@ -85,13 +83,9 @@ def _parted(
     (part,) = script.variables("part")
     sums = total.update().rfactor(parts, part)
     first, second, *others = stored.args()
-    ao, ai, bo, bi = script.variables("ao", "ai", "bo", "bi")
-    stored.split(first, ao, ai, ADDING[0]).split(second, bo, bi, ADDING[1])
-    rest = fused(script, stored, others)
-    stored.reorder(ai, bi, ao, bo, *rest).gpu_threads(ai, bi).gpu_blocks(ao, bo, *rest)
-    turn, each = script.rvars("turn", "each")
-    total.compute_at(stored, ai)
-    total.update().atomic().split(parts, turn, each, AT_ONCE).unroll(each)
+    stored.reorder(first, second, *others)
+    added(stored, total, first, second, parts)
+    stored.gpu_blocks(*as_one(stored, others))
     kept = sums.in_(total).compute_root()
     *args, last = kept.args()
     return sums, kept, tuple(args), (last,)

@@ -366,15 +366,18 @@ class Scheduling:
         bins = bins_of(member, self.placement) if scatters and first.reduced else None
         if bins is not None:
             return by_copies(self.script, func, bins, first.reduced)
+        if scatters:
+            known = self.plan.known
+            turns = prod(max(1, known.value(r.extent)) for r in first.reduced)
+            elements = prod(known.extent(member, d) for d in range(len(member.args)))
+            bytes_ = elements * member.types[0].bytes
+            line = reductions.line_of(turns, bytes_, self.plan.machine.l2_bytes)
+            declared = bool(member.bounds)
+            return reductions.scattered(self.script, func, free, sizes, line, declared=declared)
         func.compute_root()
         if member.args and member.name not in self.program.outputs:
             aligned(func, func.args()[0], VECTOR // member.types[0].bytes)
         grid = self._first(member, func)
-        if scatters:
-            turns = prod(max(1, self.plan.known.value(r.extent)) for r in first.reduced)
-            grid = reductions.scattered(self.script, func, free, sizes, turns)
-            spread(self.script, func.update(0), func.args())
-            return grid
         for stage in member.stages[1:]:
             scan = scan_of(member, stage, self.placement, self.plan.known)
             if scan is not None:

@@ -13,17 +13,18 @@ from math import isqrt, prod
 from typing import Any
 
 from halide_bridge.names import plain
-from halide_bridge.schedules.kernels import LANES, WARPS, Grid, along_dims, fused, spread
+from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, along_dims, fused, spread
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.recognise.facts import LARGEST, Body, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, number
 from halide_bridge.schedules.recognise.rows import SHORT, associative, chooses
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.rows import JOINED, Columns, columns
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 
-SEARCHED = 128  # elements, about one for each thread, that are looked through by a block
+SEARCHED = 1024  # elements, about eight for each thread, that are looked through by a block
 CHUNK = 4096  # elements of a line that are scattered by one thread, at most
 
 
@@ -122,21 +123,35 @@ def shared_parts(
     parts.compute_at(met, last)
 
 
+def line_of(turns: int, bytes_: int, room: int) -> int:
+    """Elements of a domain of one dimension, of about so many ``turns``, that have a copy of a Func
+    of about so many bytes; all copies have ``room``. A line's updates wait for each other, as those
+    of each of the threads do that add up the copies: there are about as many of both.
+    """
+    alike = 1 << isqrt(turns // JOINED).bit_length()
+    return max(-(-turns * bytes_ // room), min(CHUNK, max(LINE, alike)))
+
+
 def scattered(
-    script: Script, func: Recorded, free: Sequence[int], sizes: Sequence[int], turns: int
+    script: Script,
+    func: Recorded,
+    free: Sequence[int],
+    sizes: Sequence[int],
+    line: int,
+    *,
+    declared: bool,
 ) -> Grid:
     """Updates of elements that data choose, along all dimensions but those that are ``free`` and
-    about so long (``sizes``): each line of the domain, of about so many ``turns``, has a copy of
-    the Func. A line's updates wait for each other, as those do that add up the copies: there are
-    about as many of both.
+    about so long (``sizes``): each line of the domain, of so many elements where it has one
+    dimension, has a copy of the Func. ``declared``: the user says how many elements there are, and
+    wherever one of them is computed, Halide computes all.
     """
     first, *others = func.rvars(0)
     if others:
         outer = others[-1]
     else:
         outer, inner = script.rvars("rc", "rl")
-        chunk = min(CHUNK, max(CHUNK // 4, 1 << isqrt(turns).bit_length() - 1))
-        func.update(0).split(first, outer, inner, chunk)
+        func.update(0).split(first, outer, inner, line)
     (v,) = script.variables("v")
     parts = func.update(0).rfactor(outer, v)
     parts.compute_root()
@@ -149,6 +164,12 @@ def scattered(
         vo, vi = script.variables("vo", "vi")
         update.split(v, vo, vi, LANES)
         update.reorder(*parts.rvars(0), vi, vo).gpu_blocks(vo).gpu_threads(vi)
+    if declared:
+        spread(script, func.compute_root(), func.args())
+        spread(script, func.update(0), func.args())
+    else:
+        x = func.args()[0]
+        columns(script, func.in_(), x, [Columns(func, x, outer, JOINED)], 1)
     return Grid(text=f"a copy of it for each line of {plain(outer.name())}, added up after")
 
 

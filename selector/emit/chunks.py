@@ -42,8 +42,9 @@ from selector.gpu.ir.memory import Array, CopyAsync, CopyElement, Point, StoreCh
 from selector.gpu.ir.nodes import Leave, Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carry, to_affine
-from selector.ir.nodes import BinaryOp, Call, Compare, CompareOp, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, map_expr, substitute
+from selector.ir.nodes import BinaryOp, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.traverse import free_vars, substitute
+from selector.lowering.boundaries import near_ends
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 LANE = number("lane")
@@ -338,12 +339,4 @@ def _first_held(copy: Copy, context: KernelContext, values: Values, x: Expr, ext
 
 def _folded(e: Expr, values: Values, context: KernelContext) -> Expr:
     """A coordinate that mirrors or comes around, and does so once where it is asked for."""
-
-    def near(x: Expr) -> Expr:
-        match x:
-            case Call(t, "floor_mod", (a, b)) if not isinstance(b, IntImm):
-                return Call(t, "floor_mod_near", (near(a), near(b)))
-            case _:
-                return map_expr(x, near)
-
-    return near(context.number(substitute(e, values)))
+    return near_ends(context.number(substitute(e, values)))

@@ -61,9 +61,8 @@ class HostValues:
     ``sizes`` that the host knows, and, by buffer and dimension, between what an index has to begin
     (``required``); the variables of the ``grid``'s loops, and what stands for those of warps
     (``units``). ``quotients``: what numbers are called that are worked out once; how, where that is
-    not the host's work. ``placed``: those of the place in the grid, where a block has one: of the
-    turn that is being written, last, where it has several. ``flags``: names of conditions. Tensor
-    ``maps``, and the buffers that boxes are stored to.
+    not the host's work. ``flags``: names of conditions. Tensor ``maps``, and the buffers that boxes
+    are stored to.
     """
 
     sizes: frozenset[str] = frozenset()
@@ -73,7 +72,6 @@ class HostValues:
     grid: frozenset[str] = frozenset()
     units: dict[str, Var] = field(default_factory=dict[str, Var])
     quotients: Quotients = field(default_factory=dict[Expr, tuple[str, Expr | None]])
-    placed: list[Quotients] = field(default_factory=list[Quotients])
     flags: dict[Expr, str] = field(default_factory=dict[Expr, str])
     maps: list[Map] = field(default_factory=list[Map])
     stored_maps: set[str] = field(default_factory=set[str])
@@ -127,13 +125,12 @@ class KernelContext:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
         units = {v.name for v in self.host.units.values()}
-        grid = self.host.grid if self.host.placed else frozenset[str]()
         for name in free_vars(e):
             known = self.host.units[name].name if name in self.host.units else name
-            fixed = known in grid or known in units
+            fixed = known in self.host.grid or known in units
             if known not in self.host.sizes and not (quotient and fixed):
                 return None  # most of them, so that this comes before any work
-        placed = grid | units
+        placed = self.host.grid | units
         e = Binary(e.op, substitute(e.a, self.host.units), substitute(e.b, self.host.units))
         names = free_vars(e)
         if not names:
@@ -145,11 +142,10 @@ class KernelContext:
         if holds(e, Load) or holds(e, Call):
             return None
         e = Binary(e.op, to_affine(e.a).to_expr(), to_affine(e.b).to_expr())
-        found = self.host.placed[-1] if names & grid else self.host.quotients
-        if e not in found:
+        if e not in self.host.quotients:
             own = None if names <= self.host.sizes else self.scalar.quotient(e)
-            found[e] = (self.names.fresh("quotient"), own)
-        return found[e][0]
+            self.host.quotients[e] = (self.names.fresh("quotient"), own)
+        return self.host.quotients[e][0]
 
     def number(self, e: Expr) -> Expr:
         """An integer of the program, for the kernel's control."""

@@ -237,10 +237,8 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
             for r in module.requirements
             if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm)
         },
-        frozenset(loop.name for loop in kernel.grid),
+        frozenset() if block.persistent else frozenset(loop.name for loop in kernel.grid),
     )
-    if not block.persistent:
-        host.placed.append(host.quotients)
     shared = SharedMemory(kernel.name, target, layouts)
     params = {b.name: kernel.with_known(b) for b in module.buffers}
     written = Written(loops_of(kernel.body))

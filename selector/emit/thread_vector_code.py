@@ -11,7 +11,7 @@ from dataclasses import replace
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
 from selector.emit.thread_lanes import LANE
-from selector.emit.thread_vectors import SHIFT, Vectors, Window, is_kept
+from selector.emit.thread_vectors import SHIFT, Needs, Vectors, Window, is_kept
 from selector.gpu.ir.expressions import (
     all_of,
     at_least,
@@ -36,9 +36,14 @@ WORD = 4  # bytes
 
 def vector_condition(v: Vectors, context: KernelContext) -> Expr | None:
     """When it goes as vectors; None if always."""
-    scalar, needs = context.scalar, v.needs
+    return condition_of(v.needs, v.given, context)
+
+
+def condition_of(needs: Needs, given: Sequence[Expr], context: KernelContext) -> Expr | None:
+    """When all lanes are as they have to be; None if always."""
+    scalar = context.scalar
     rooms = [at_least(scalar.number((r + n).to_expr()), 0) for r, n in needs.least.items()]
-    tests = [scalar.legal(t) for t in (*v.given, *needs.tests)]
+    tests = [scalar.legal(t) for t in (*given, *needs.tests)]
     found = [*rooms, *tests]
     return both(*found) if found else None
 

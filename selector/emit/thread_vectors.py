@@ -104,6 +104,9 @@ class Window:
     anywhere: bool = False
     rows: int = 1
     pixels: frozenset[str] = frozenset()
+    loads: dict[int, Load] = field(
+        default_factory=dict[int, Load]
+    )  # of a lane, by lane 0's element
 
     @property
     def first(self) -> int:
@@ -115,7 +118,8 @@ class Window:
 class Vectors:
     """A statement as vectors: ``lane`` is what one of them does, with loads of the windows' arrays;
     ``per``: elements that are stored at once (1: as they are); ``given``: what has to hold of
-    strides; ``ahead``: vectors are stored at a multiple, whatever the rows of the array begin at.
+    strides; ``ahead``: vectors are stored at a multiple, whatever the rows of the array begin at;
+    ``stored``: when all lanes are stored, wherever they read.
     """
 
     lane: Store
@@ -124,6 +128,7 @@ class Vectors:
     needs: Needs
     given: tuple[Expr, ...] = ()
     ahead: bool = False
+    stored: Needs = field(default_factory=lambda: Needs(1))
 
 
 def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
@@ -172,10 +177,11 @@ def _has_lanes(s: Store) -> bool:
 def vectors_of(one: Store, lanes: int, windows: Windows) -> Vectors | None:
     """A statement of one lane, as vectors of so many; those that it stores may be of one."""
     needs, context = windows.needs, windows.context
-    storage, value = context.storages[one.buffer], one.value
+    storage, value, stored = context.storages[one.buffer], one.value, Needs(lanes)
     try:
         if one.predicate is not None:
             needs.holds(one.predicate)
+            stored.holds(one.predicate)
             value = unpredicated(value, one.predicate)
         value = windows.replaced(value)
     except Unknown:
@@ -188,7 +194,7 @@ def vectors_of(one: Store, lanes: int, windows: Windows) -> Vectors | None:
         per = _per(storage, start - start.offset, one.buffer, lanes, context)
         per = per if start.offset % per == 0 else 1
     one = Store(one.buffer, one.index, value)
-    return Vectors(one, tuple(windows.found), per, needs, tuple(windows.given()))
+    return Vectors(one, tuple(windows.found), per, needs, tuple(windows.given()), stored=stored)
 
 
 def _dense(index: Affine) -> tuple[Affine, int] | None:
@@ -239,6 +245,9 @@ class Windows:
         places = {e: place for e in loads if (place := self._place(e)) is not None}
         for at, offset in sorted(places.values(), key=lambda place: place[1]):
             self._enter(*at, offset)
+        for e, (at, offset) in places.items():
+            if (window := self._of(*at, offset)) is not None:
+                window.loads.setdefault(offset, e)
         held = {e: self._held(e, *place) for e, place in places.items()}
         return replaced_all(value, held)
 

@@ -18,6 +18,7 @@ from selector.emit.row_vectors import emit_row_number, emit_row_vectors, holds_r
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_bounds import emit_tested
+from selector.emit.thread_edges import emit_at_edges, reaches_edges
 from selector.emit.thread_groups import emit_ahead, emit_together
 from selector.emit.thread_lanes import dealt, is_short
 from selector.emit.thread_loops import emit_whole, whole_iterations
@@ -311,7 +312,11 @@ class ThreadCode:
         with w.when(condition):
             emit_vectors(vectors, self.context)
         with w.otherwise():
-            self.each(s, extents, "unrolled" if self._in_registers(s) else "rolled")
+            edges = reaches_edges(vectors)
+            left = emit_at_edges(vectors, self.context) if edges else None
+            if left is not None or not edges:
+                with nullcontext() if left is None else w.otherwise():
+                    self.each(s, extents, "unrolled" if self._in_registers(s) else "rolled")
 
     def _in_registers(self, s: Store) -> bool:
         """Whether its lanes are in arrays of the thread's own, whose places have to be known."""

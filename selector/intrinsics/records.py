@@ -335,6 +335,12 @@ def find(name: str) -> TensorInstruction | None:
     return _BY_NAME.get(name)
 
 
+def decodes(name: str) -> bool:
+    """Whether that is an instruction that takes bytes for floats."""
+    instruction = find(name)
+    return instruction is not None and instruction.a_type != instruction.a_type.stored
+
+
 def for_target(target: Target) -> tuple[TensorInstruction, ...]:
     """The instructions that a target has, in the order of the table."""
     return tuple(i for i in INSTRUCTIONS if target.has(i.needs))

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selector.intrinsics.calls import TOEPLITZ, TOEPLITZ_TRANSPOSED
-from selector.intrinsics.records import find
+from selector.intrinsics.records import decodes, find
 from selector.ir.access import access
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
@@ -42,7 +42,6 @@ from selector.ir.nodes import (
     Call,
     Expr,
     ExprVar,
-    FloatImm,
     For,
     ForKind,
     IfThenElse,
@@ -54,7 +53,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.simplify import add, mul
+from selector.ir.simplify import add, literal, mul
 from selector.ir.traverse import stmt_children, walk_expr, walk_stmt
 from selector.ir.types import Type
 
@@ -161,7 +160,7 @@ def zeros(name: str, element: Type, runs: Runs) -> For:
     """Statements that write zeros there."""
     item, row = Var(f"{name}.zero"), Var(f"{name}.row")
     index = add(add(IntImm(runs.start), mul(row, IntImm(runs.step))), item)
-    store = Store(name, index, FloatImm(0.0, element), None)
+    store = Store(name, index, literal(0, element), None)
     run = For(item.name, IntImm(0), IntImm(runs.length), ForKind.SERIAL, store)
     return For(row.name, IntImm(0), IntImm(runs.count), ForKind.SERIAL, run)
 
@@ -184,6 +183,12 @@ class Contents:
         return runs_of(self.unwritten)
 
 
+def holds_numbers(s: Allocate) -> bool:
+    """Whether anything in a buffer is a number: of integers, unless bytes are taken for floats."""
+    stores = (x.value for x in walk_stmt(s.body) if isinstance(x, Store))
+    return s.type.is_integer and not any(isinstance(e, Call) and decodes(e.name) for e in stores)
+
+
 def contents(
     s: Allocate,
     read_by: ReadBy,
@@ -201,11 +206,12 @@ def contents(
     before: list[Event] = []
     known, within = np.zeros(size, np.bool_), (-1, Scope())
     touched: dict[Hashable, Reach | None] = {}  # of reads that differ in where they begin
+    numbers = holds_numbers(s)
     for event in _events(s.body, s.name, Scope(), filled_by, read_by):
         if not event.reads:
             before.append(event)
             continue
-        if s.type.is_integer:  # any is a number
+        if numbers:
             return Contents(written, unwritten)
         if within[0] != len(before) or within[1] is not event.scope:
             known, within = np.zeros(size, np.bool_), (len(before), event.scope)
@@ -234,14 +240,14 @@ def fills(s: Allocate, read_by: ReadBy) -> list[For]:
     if all(isinstance(e, IntImm) for e in s.extents):
         found = contents(s, read_by)
         return [zeros(s.name, s.type.element, r) for r in found.runs] if found is not None else []
-    events = () if s.type.is_integer else _events(s.body, s.name, Scope(), lambda s: None, read_by)
+    events = () if holds_numbers(s) else _events(s.body, s.name, Scope(), lambda s: None, read_by)
     return [all_zeros(s)] if any(event.reads for event in events) else []
 
 
 def all_zeros(s: Allocate) -> For:
     """A statement that writes zeros to all of a buffer."""
     item, elements = Var(f"{s.name}.zero"), reduce(mul, s.extents, IntImm(1))
-    store = Store(s.name, item, FloatImm(0.0, s.type.element), None)
+    store = Store(s.name, item, literal(0, s.type.element), None)
     return For(item.name, IntImm(0), elements, ForKind.SERIAL, store)
 
 

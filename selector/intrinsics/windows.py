@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from selector.intrinsics.calls import TOEPLITZ, TOEPLITZ_TRANSPOSED
 from selector.intrinsics.records import find
-from selector.intrinsics.unwritten import ReadBy, all_zeros, fills, masked_buffers, reads_of
+from selector.intrinsics.unwritten import (
+    ReadBy,
+    all_zeros,
+    fills,
+    holds_numbers,
+    masked_buffers,
+    reads_of,
+)
 from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
@@ -29,7 +36,7 @@ _PLAIN = (Memory.AUTO, Memory.HEAP, Memory.STACK)
 
 
 def windows(body: Stmt) -> frozenset[str]:
-    """The allocations that have to start as zeros: floats in memory that products with a band
+    """The allocations that have to start as zeros: floats, in memory that products with a band
     read, and those that they are made from.
     """
     stores = [s for s in walk_stmt(body) if isinstance(s, Store)]
@@ -55,7 +62,7 @@ def windows(body: Stmt) -> frozenset[str]:
         if isinstance(s, Allocate)
         and s.name in reached
         and s.memory in _PLAIN
-        and not s.type.is_integer
+        and not holds_numbers(s)
     )
 
 

@@ -8,11 +8,11 @@ innermost loop first, and a block of ``gridDim.x`` takes every ``gridDim.x``-th 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from selector.diagnostics import ScheduleError
-from selector.emit.context import KernelContext, Quotients
+from selector.emit.context import KernelContext
 from selector.emit.emitter import Emitter
 from selector.emit.scalar import c_type
 from selector.emit.shared_memory import Staging
@@ -91,21 +91,6 @@ class Turns:
         with self.context.writer.loop(self.name, first, self.total, "rolled", step):
             self.decode(lets=lets)
             yield
-
-    @contextmanager
-    def worked_out(self) -> Generator[None]:
-        """Divisions that follow from the place in the grid are done once a turn, before what comes:
-        the compiler leaves them where they stand, in a loop that waits or behind a condition.
-        """
-        c, found = self.context, Quotients()
-        c.host.placed.append(found)
-
-        def lets() -> Iterator[Let]:
-            yield from (Let("int", (name,), (own,)) for name, own in found.values() if own)
-
-        with c.writer.behind(lets):
-            yield
-        c.host.placed.pop()
 
     def first(self) -> None:
         """Declare the variables of the first one."""
@@ -299,7 +284,7 @@ class LastingRing(GroupRing):
             self.pipeline.begin()
         if self.tiles:
             self.tiles.begin()
-        with self.turns.each(lets=True), self.turns.worked_out():
+        with self.turns.each(lets=True):
             if self.tiles:
                 self.tiles.feed(engine=early)
             with self.emitter.loop_head(self.loop, first):
@@ -331,7 +316,7 @@ def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> Non
     statements = sequence(without(repeated.rest, ring.tiles.stmts if ring.tiles else []))
     ring.take_part()
     ring.prepare()
-    with turns.each(teams=c.block.teams), turns.worked_out():
+    with turns.each(teams=c.block.teams):
         emitter.begin_again(statements, groups)
         emitter.statements(statements, groups, in_warp=False)
         groups.finish_copies(c.writer)

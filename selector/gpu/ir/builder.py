@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -35,13 +35,6 @@ class Builder:
         yield
         body, self._parts = self.body(), outer
         outer.append(make(body))
-
-    @contextmanager
-    def behind(self, make: Callable[[], Iterable[Node]]) -> Generator[None]:
-        """What is added inside comes behind nodes that are not known before."""
-        outer, self._parts = self._parts, []
-        yield
-        self._parts = [*outer, *make(), *self._parts]
 
     @contextmanager
     def loop(

@@ -267,7 +267,7 @@ def _family(layer: Extents) -> Tiling:
     reach = (layer.window.reach,) * 2
     shape = Shape(
         pixels, layer.filters, layer.channels, layer.window.count, steps=(*apart, 1), rows=1,
-        reach=(*reach, 0), fixed=True,
+        reach=(*reach, 0), fixed=True, across=True,
     )  # fmt: skip
     return candidates(shape, machine_for(TARGET))[0]
 

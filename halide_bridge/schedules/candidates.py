@@ -163,7 +163,7 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     rows = 0 if count > 1 else max(_reads_in_rows(m, layer) for m in program)
     return layers.Shape(
         tuple(pixels), filters, max(1, known.value(summed)), taps, layer.bytes, count, steps, rows,
-        reach, number(summed) is not None,
+        reach, number(summed) is not None, layer.along[1] == 0 and layer.bytes > 1,
     )  # fmt: skip
 
 

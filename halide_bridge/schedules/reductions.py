@@ -24,7 +24,7 @@ from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 
-SEARCHED = 128  # elements, about one for each thread, that are looked through by a block
+SEARCHED = 1024  # elements, about eight for each thread, that are looked through by a block
 CHUNK = 4096  # elements of a line that are scattered by one thread, at most
 
 

@@ -49,6 +49,7 @@ from selector.ir.types import INT32, Type
 
 PARTS = (1 << 16, 1 << 10, 1 << 5)  # of the domain, of those, and of those
 THREADS = 256  # of a block
+HELD = 8  # elements of a row that a thread loads before it looks at them
 MEETING = (128, 8)  # of a block that has a row: that take turns along it, and along their results
 NUMBER = ""  # in the place of a buffer: the number of an element
 ZERO, ONE, LAST = IntImm(0), IntImm(1), IntImm(2**31 - 1)
@@ -314,10 +315,11 @@ def _threads(turns: _Turns, many: int, name: str, to: dict[str, str] | None) -> 
     """
     choice, own = turns.choice, _own(turns.choice, name)
     thread, turn, value, number = (f"{name}.{x}" for x in ("thread", "turn", "value", "number"))
-    mine = f"{name}.own"  # the number of the best
-    i = add(mul(Var(turn), IntImm(many)), Var(thread))
+    mine, held, ahead = (f"{name}.{x}" for x in ("own", "held", "ahead"))  # ``mine``: its number
+    times = HELD if turns.numbers is None else 1
+    i = add(mul(add(mul(Var(turn), IntImm(times)), Var(ahead)), IntImm(many)), Var(thread))
     new, t = turns.source(i), choice.types[choice.by]
-    best, at = Var(value, t), Var(number)
+    best, at, there = Var(value, t), Var(number), Compare(CompareOp.LT, i, turns.total)
     known = _best(own[choice.by], t)
     better: Expr = Compare(CompareOp.LT, *_pair(choice, known, best))
     if turns.numbers is not None:
@@ -326,9 +328,12 @@ def _threads(turns: _Turns, many: int, name: str, to: dict[str, str] | None) -> 
         better = Binary(BinaryOp.OR, better, Binary(BinaryOp.AND, alike, before))
     stores = [Store(own[b], ZERO, best if b == choice.by else new[b]) for b in own]
     take = IfThenElse(better, Block((*stores, Store(mine, ZERO, at))))
-    inside = LetStmt(value, new[choice.by], LetStmt(number, turns.number(i), take))
-    body: Stmt = IfThenElse(Compare(CompareOp.LT, i, turns.total), inside)
-    length = div(add(turns.total, IntImm(many - 1)), IntImm(many))
+    loaded = IfThenElse(there, Store(held, Var(ahead), new[choice.by]))
+    own_number = LetStmt(number, turns.number(i), take)
+    taken = IfThenElse(there, LetStmt(value, Load(t, held, Var(ahead)), own_number))
+    steps = (For(ahead, ZERO, IntImm(times), ForKind.UNROLLED, x) for x in (loaded, taken))
+    body: Stmt = Allocate(held, t, (IntImm(times),), Memory.AUTO, Block(tuple(steps)))
+    length = div(add(turns.total, IntImm(many * times - 1)), IntImm(many * times))
     first = [Store(own[b], ZERO, _known(choice, b)) for b in own]
     ends = [(to[b], Var(thread)) if to else (b, choice.at) for b in own]
     kept = [Store(*end, _best(own[b], choice.types[b])) for b, end in zip(own, ends, strict=True)]

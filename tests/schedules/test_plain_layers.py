@@ -387,3 +387,14 @@ def test_blocks_that_stay_have_fewer_filters_the_more_is_read_for_each() -> None
     assert not stay[0]
     assert max(stay[2]) == 128
     assert all(n <= 64 for n in stay[6])
+
+
+def test_rows_of_filters_are_whole_lines() -> None:
+    """A longer row takes whole lines of shared memory: 96 filters of two bytes as much as 128."""
+    shape = Shape((14, 14, 8), 256, 256, 9, steps=(2, 2, 1), rows=1, across=True)
+    for pixels in ((14, 14, 8), (30, 30, 12), (56, 56, 32)):
+        found = candidates(replace(shape, pixels=pixels), machine_for("sm_90a"))
+        assert all(t.n != 96 for t in found)
+        out = layer(stride=2, filters_first=True, fixed=256)
+        size = {"out": (*pixels[::-1], 256), "image": (pixels[2], 113, 113, 256)}
+        assert "by wgmma" in hb.autoschedule(out, target="sm_90a", sizes=size).report

@@ -71,7 +71,7 @@ def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     for one in _pixels(shape):
         runs = lengths[-2:] if one.taps == 1 else lengths[:2]
         left = min(MOST, REGISTERS // one.threads // 8 * 8)
-        for n, k in product(FILTERS, runs):
+        for n, k in product(_filters(shape), runs):
             few = n > 32 and n - 32 >= shape.filters
             t = replace(one, n=n, k=k)
             if few or t.sums + OTHERS > left or t.statements > MOST_STATEMENTS:
@@ -85,13 +85,21 @@ def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
 
 def _resident(one: Tiling, shape: Shape, left: int) -> Iterator[Tiling]:
     """With all weights in the shared memory of blocks that stay."""
-    n = next((n for n in FILTERS if n >= shape.filters), 0)
+    n = next((n for n in _filters(shape) if n >= shape.filters), 0)
     k = -(-shape.channels // shape.depth) * shape.depth
     t = replace(one, n=n, k=k, strips=STRIPS, persistent=True)
     if n and t.sums + OTHERS <= left and t.statements <= MOST_STATEMENTS:
         stages = min(MOST_STAGES, (ROOM - t.weight_bytes) // t.run_bytes)
         if stages > 1 and t.sums * shape.rows <= MOST_READ:
             yield replace(t, stages=stages)
+
+
+def _filters(shape: Shape) -> Iterator[int]:
+    """Filters of a block: where they lie along rows, these are short or whole lines."""
+    for n in FILTERS:
+        row = n * shape.bytes
+        if not shape.across or row <= LINE or row % LINE == 0:
+            yield n
 
 
 def _pixels(shape: Shape) -> Iterator[Tiling]:

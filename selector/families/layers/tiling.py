@@ -17,7 +17,7 @@ class Shape:
     of the next, along each dimension, 1 where there are none. ``reach``: from the first pixel of a
     window to the last, along each dimension. ``rows``: the filters of a pixel lie side by side in
     the result, for each of which so many elements are read; 0 where they do not. ``fixed``: every
-    call has so many channels.
+    call has so many channels. ``across``: weights have filters, not channels, along their rows.
     """
 
     pixels: tuple[int, ...]
@@ -30,6 +30,7 @@ class Shape:
     rows: int = 0
     reach: tuple[int, ...] = ()
     fixed: bool = False
+    across: bool = False
 
     @property
     def depth(self) -> int:

@@ -31,11 +31,10 @@ def build(folder: Path, rows: Sequence[Row], target: str, workers: int) -> Sweep
     """Compile what the rows need into the folder, each program once, and write the sweep there."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = [entry for row in rows for entry in _entries(row)]
-    programs: dict[str, Entry] = {}
+    programs: dict[str, list[Entry]] = {}
     for entry in entries:
         if not entry.reason:
-            file = _file(entry)
-            programs[file] = max(programs.get(file, entry), entry, key=_work)
+            programs.setdefault(_file(entry), []).append(entry)
     made = _compile_all(programs, folder, target, workers)
     done = [_finished(entry, made) for entry in entries]
     sweep = Sweep(target, tuple(done))
@@ -72,7 +71,7 @@ def _file(entry: Entry) -> str:
 
 
 def _work(entry: Entry) -> int:
-    """A program for several problems is compiled for the largest of them."""
+    """Of those of a program the largest counts."""
     return instance(entry).multiply_adds
 
 
@@ -90,7 +89,7 @@ def _finished(entry: Entry, made: dict[str, Made]) -> Entry:
 
 
 def _compile_all(
-    programs: dict[str, Entry], folder: Path, target: str, workers: int
+    programs: dict[str, list[Entry]], folder: Path, target: str, workers: int
 ) -> dict[str, Made]:
     """What became of them, by file."""
     made: dict[str, Made] = {}
@@ -98,8 +97,8 @@ def _compile_all(
         return made
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting: dict[Future[Made], str] = {
-            pool.submit(compile_entry, entry, folder / file, target): file
-            for file, entry in programs.items()
+            pool.submit(compile_entries, entries, folder / file, target): file
+            for file, entries in programs.items()
         }
         for number, future in enumerate(as_completed(waiting), 1):
             file = waiting[future]
@@ -117,31 +116,34 @@ class Made:
     cores: str = ""
 
 
-def compile_entry(entry: Entry, path: Path, target: str) -> Made:
-    """Compile and save the kernel of an entry."""
-    problem: Any = instance(entry)
+def compile_entries(entries: Sequence[Entry], path: Path, target: str) -> Made:
+    """Compile and save the kernel of some entries, which have the same program."""
+    problems: list[Any] = [instance(entry) for entry in sorted(entries, key=_work)]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PerformanceWarning)
-            return _compiled(find_case(entry.case), problem, target, path)
+            return _compiled(find_case(entries[0].case), problems, target, path)
     except UserError as error:
         return Made(_reason(error))
     except Exception as error:  # a fault of ours is a row as well, the others are still compiled
         return Made(f"{type(error).__name__}: {error}")
 
 
-def _compiled(case: Case, problem: Problem, target: str, path: Path) -> Made:
-    """Of the case's schedule, or of the one that a plain algorithm gets for these sizes."""
+def _compiled(case: Case, problems: Sequence[Any], target: str, path: Path) -> Made:
+    """Of the case's schedule for the largest, or of those that a plain algorithm gets for the
+    classes of these sizes.
+    """
     import halide_bridge as hb
 
+    largest = problems[-1]
     if case.plain is None:
-        output = case.scheduled(problem, "tensor", target)
+        output = case.scheduled(largest, "tensor", target)
         hb.compile(output, target=target).save(path, overwrite=True)
         return Made()
-    sizes = {spec.name: spec.shape for spec in (*problem.inputs, problem.output)}
-    output = case.plain(problem)
+    sizes = [{spec.name: spec.shape for spec in (*p.inputs, p.output)} for p in problems]
+    output = case.plain(largest)
     hb.compile(output, target=target, schedule="auto", sizes=sizes).save(path, overwrite=True)
-    return Made(cores=on_cores(hb.autoschedule(output, target=target, sizes=sizes).report))
+    return Made(cores=on_cores(hb.autoschedule(output, target=target, sizes=sizes[-1]).report))
 
 
 def on_cores(report: str) -> str:

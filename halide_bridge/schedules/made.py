@@ -16,6 +16,8 @@ from halide_bridge.schedules.recognise.windows import CHANNELS, Window, phases_o
 from selector.families import transforms, windows
 from selector.ir.nodes import Var
 
+TRIED = 3  # tilings of transforms, should the first be refused
+
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -38,9 +40,8 @@ def chains(program: Program, plan: Plan) -> list[Chain]:
         before: tuple[Member, ...] = ()
         for maker in _makers(member, program, placement, plan):
             before = (*before, maker)
-            chain = _chain((member, *before), program, placement, plan)
-            found += [] if chain is None else [chain]
-    return sorted(found, key=lambda chain: -chain.gain)
+            found += _chains((member, *before), program, placement, plan)
+    return sorted((c for c in found if c.gain > 0), key=lambda chain: -chain.gain)
 
 
 def channels_stored(member: Member, placement: Placement) -> int:
@@ -79,27 +80,30 @@ def _window(member: Member, plan: Plan) -> Window | None:
     return None if found.first or found.converted else found
 
 
-def _chain(
+def _chains(
     members: Sequence[Member], program: Program, placement: Placement, plan: Plan
-) -> Chain | None:
-    """Of a filter and those before it, if that is worth it."""
+) -> Iterator[Chain]:
+    """Of a filter and those before it, if that is worth it: the best tiling, and some that may be
+    taken should it be refused.
+    """
     known = [(m, w) for m in members if (w := _window(m, plan)) is not None]
     if len(known) < len(members):
-        return None
+        return
     shapes = [window_shape(w, program, plan.known) for _, w in known]
     bytes_ = (shapes[0].result_bytes, *(shape.bytes for shape in shapes))
     shapes = [replace(s, result_bytes=n) for s, n in zip(shapes, bytes_, strict=False)]
     alone = [plan.tensor[m.label][1] for m in members]
-    tilings = [t for t in alone if isinstance(t, windows.Tiling)]
-    apart = [windows.estimate(*each, plan.machine) for each in zip(tilings, shapes, strict=True)]
-    best: tuple[float, windows.Tiling | transforms.Tiling, tuple[windows.Tiling, ...]] | None
-    best = next(iter(windows.ranked_made(shapes[0], shapes[1:], plan.machine)), None)
+    tilings = tuple(t for t in alone if isinstance(t, windows.Tiling))
+    apart = sum(
+        windows.estimate(*each, plan.machine).microseconds - plan.machine.behind
+        for each in zip(tilings, shapes, strict=True)
+    )
+    last, *before = (m.label for m in members)
+    for microseconds, tiling, boxes in windows.ranked_made(shapes[0], shapes[1:], plan.machine)[:1]:
+        gain = apart + plan.machine.behind - microseconds
+        yield Chain(last, tuple(before), tiling, boxes, gain)
     channels = channels_stored(members[0], placement)
     if channels and all(phases_of(m, w, program) for m, w in known):
-        ranks = transforms.ranked(shapes, channels, plan.machine)
-        best = (*ranks[0], tuple(tilings[1:])) if ranks else best
-    gain = sum(each.microseconds for each in apart) - (best[0] if best else 0.0)
-    if best is None or gain <= 0:
-        return None
-    last, *before = (m.label for m in members)
-    return Chain(last, tuple(before), best[1], best[2], gain)
+        for microseconds, best in transforms.ranked(shapes, channels, plan.machine)[:TRIED]:
+            gain = apart + plan.machine.behind - microseconds
+            yield Chain(last, tuple(before), best, tilings[1:], gain)

@@ -211,13 +211,20 @@ class Columns:
     below: int = WARPS
 
 
-def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns], lanes: int) -> Grid:
-    """A kernel whose blocks compute neighbours of ``reader`` along ``x``, ``lanes`` by a thread,
-    and what is ``found`` at them.
+def columns(
+    script: Script,
+    reader: Recorded,
+    x: Any,
+    found: Sequence[Columns],
+    lanes: int,
+    wide: int = LANES,
+) -> Grid:
+    """A kernel whose blocks compute neighbours of ``reader`` along ``x``, ``lanes`` by each of so
+    many threads side by side (``wide``), and what is ``found`` at them.
     """
     xo, xi, xl = script.variables("xo", "xi", "xl")
     outer = [a for a in reader.args() if a.name() != x.name()]
-    inner = vectors(script, reader.compute_root(), x, LANES, lanes)
+    inner = vectors(script, reader.compute_root(), x, wide, lanes)
     z = fused(script, reader, outer, most=2)
     reader.reorder(*inner, xi, xo, *z).gpu_blocks(xo, *z).gpu_threads(xi)
     for c in found:
@@ -238,13 +245,21 @@ def columns(script: Script, reader: Recorded, x: Any, found: Sequence[Columns], 
         each.compute_at(met, thread)
         c.func.compute_at(reader, xi)
     below = max(c.below for c in found)
-    return Grid(text=f"{LANES * lanes} columns a block, {below} threads each")
+    return Grid(text=f"{wide * lanes} columns a block, {below} threads each")
 
 
 def columns_in_parts(
-    script: Script, func: Recorded, x: Any, along: int, height: int | None, lanes: int
+    script: Script,
+    func: Recorded,
+    x: Any,
+    along: int,
+    height: int | None,
+    lanes: int,
+    width: int,
 ) -> Columns:
-    """A kernel that adds up parts of columns, if they may be high; what is left of them."""
+    """A kernel that adds up parts of about so many columns (``width``), if they may be high; what
+    is left of them.
+    """
     rvars = list(func.rvars(0))
     line = rvars.pop(along)
     if not rvars and (height or HEIGHT + 1) <= HEIGHT:
@@ -258,5 +273,7 @@ def columns_in_parts(
         line = rl
     (v,) = script.variables("v")
     parts = update.rfactor(rv, v)
-    columns(script, parts.in_(), x, [Columns(parts, x, line)], lanes)
+    wide = min(LANES, max(WARPS, _power(-(-width // lanes))))
+    found = Columns(parts, x, line, WARPS * LANES // wide)
+    columns(script, parts.in_(), x, [found], lanes, wide)
     return Columns(func, x, rv, JOINED)

@@ -96,7 +96,8 @@ class Sweeps:
         x = next(a for a in func.args() if a.name() == sweep.kept)
         height = number(member.stages[1].reduced[sweep.along].extent)
         lanes = self._neighbours(member, sweep.kept)
-        return rows.columns_in_parts(self.script, func, x, sweep.along, height, lanes)
+        width = self.known.extent(member, member.args.index(sweep.kept))
+        return rows.columns_in_parts(self.script, func, x, sweep.along, height, lanes, width)
 
     def _part(self, member: Member, own: Any, shared: bool) -> rows.Part:
         func, sweep, lanes = self._func(member), self._sweep(member), self._lanes(member)

@@ -42,7 +42,7 @@ from selector.gpu.ir.memory import Array, CopyAsync, CopyElement, Point, StoreCh
 from selector.gpu.ir.nodes import Leave, Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carry, to_affine
-from selector.ir.nodes import BinaryOp, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.nodes import BinaryOp, BufferParam, Compare, CompareOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute
 from selector.lowering.boundaries import near_ends
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
@@ -158,27 +158,57 @@ def lies_inside(copy: Copy, context: KernelContext) -> Expr | None:
         return None
     digits: dict[Var, int] = {copy.x.var: copy.chunks * copy.per}
     digits |= {d.var: d.count or 1 for d in copy.rows}
-    wanted: Expr | None = copy.predicate or TRUE
-    dims = zip(copy.coordinates, source.param.dims, strict=True)
-    if copy.source.buffer not in context.params:  # an intermediate holds all that is read of it
-        dims = ()
-    for n, (coordinate, dim) in enumerate(dims):
-        low = Compare(CompareOp.LE, IntImm(0), coordinate)
-        high = Compare(CompareOp.LT, coordinate, dim.extent)
-        if n and copy.clamped[n]:  # held at an end, a row is inside there, if there is one
-            low = TRUE if BinaryOp.MAX in copy.clamped[n] else low
-            high = TRUE if BinaryOp.MIN in copy.clamped[n] else high
-            high = conjunction(high, Compare(CompareOp.LT, IntImm(0), dim.extent))
+    wanted: Expr = copy.predicate or TRUE
+    if copy.source.buffer in context.params:  # an intermediate holds all that is read of it
+        low = Compare(CompareOp.LE, IntImm(0), copy.coordinates[0])
+        high = Compare(CompareOp.LT, copy.coordinates[0], source.param.dims[0].extent)
         wanted = conjunction(conjunction(wanted, low), high)
+        wanted = _rows_inside(copy, source.param, wanted)
     whole = holds_everywhere(wanted, digits)
     return whole if whole in (None, TRUE) else context.condition(whole)
 
 
+def lies_in_rows(copy: Copy, context: KernelContext) -> Expr | None:
+    """The uniform condition under which every chunk is of a row of the source which holds a chunk,
+    and is held at both ends; None if none is known.
+    """
+    source = context.storages[copy.source.buffer].param
+    both_ends = {BinaryOp.MAX, BinaryOp.MIN}
+    whole = copy.rounded or copy.length % copy.per == 0
+    if source is None or copy.clamped[0] != both_ends or copy.predicate is not None or not whole:
+        return None
+    digits: dict[Var, int] = {d.var: d.count or 1 for d in copy.rows}
+    one = Compare(CompareOp.LE, IntImm(copy.per), source.dims[0].extent)
+    wanted = _rows_inside(copy, source, one)
+    found = holds_everywhere(wanted, digits)
+    return None if found is None else context.condition(found)
+
+
+def _rows_inside(copy: Copy, source: BufferParam, wanted: Expr) -> Expr:
+    """And all rows are the source's: held at an end, a row is inside there, if there is one."""
+    for n, (coordinate, dim) in enumerate(zip(copy.coordinates, source.dims, strict=True)):
+        if n == 0:
+            continue
+        low = Compare(CompareOp.LE, IntImm(0), coordinate)
+        high = Compare(CompareOp.LT, coordinate, dim.extent)
+        if copy.clamped[n]:
+            low = TRUE if BinaryOp.MAX in copy.clamped[n] else low
+            high = TRUE if BinaryOp.MIN in copy.clamped[n] else high
+            high = conjunction(high, Compare(CompareOp.LT, IntImm(0), dim.extent))
+        wanted = conjunction(conjunction(wanted, low), high)
+    return wanted
+
+
 def addresses(
-    copy: Copy, context: KernelContext, values: dict[str, Expr], inside: bool = False
+    copy: Copy,
+    context: KernelContext,
+    values: dict[str, Expr],
+    inside: bool = False,
+    held: bool = False,
 ) -> None:
     """Declare ``to``, the coordinates ``c0``, ``c1`` ... and ``from`` of chunk ``i``; ``inside``:
-    of the source, as ``whole_inside`` says.
+    of the source, as ``whole_inside`` says. ``held``: the chunk begins at ``begin``, and ``c0`` is
+    where one begins in the row that has what it is held at.
     """
     w, scalar, kind = context.writer, context.scalar, element_type(copy, context)
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
@@ -188,7 +218,11 @@ def addresses(
     for n, (c, dim) in enumerate(zip(copy.coordinates, source.param.dims, strict=True)):
         at = context.number(substitute(c, values))
         folded = copy.folded[n]
-        if n and copy.clamped[n]:
+        if held and n == 0:
+            w.add(Let("int", ("begin",), (at,)))
+            last = minus(scalar.number(dim.extent), copy.per)
+            at = given(most(least("begin", last), 0))
+        elif n and copy.clamped[n]:
             at = given(_held(at, scalar.number(dim.extent), copy.clamped[n]))
         elif n and folded is not None and not inside:
             at = given(_folded(folded, values, context))

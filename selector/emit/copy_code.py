@@ -19,6 +19,7 @@ from selector.emit.chunks import (
     element_type,
     emit_border,
     leave_at,
+    lies_in_rows,
     lies_inside,
     note_rounded,
     place_of,
@@ -94,10 +95,15 @@ def emit_copy(
     def shifted() -> None:
         emit_shifted(copy, context, thread, size, AT_ONCE, inside=True)
 
+    def held() -> None:
+        emit_shifted(copy, context, thread, size, AT_ONCE, held=True)
+
     ways = [] if inside is None else [(inside, whole)]
     anywhere = lies_inside(copy, context) if copy.continued and ways else None
     if anywhere is not None and anywhere != inside and context.storages[copy.to].panels is None:
         ways.append((anywhere, shifted))
+        in_rows = lies_in_rows(copy, context)
+        ways += [] if in_rows is None else [(in_rows, held)]
     one_of(w, ways if between is None else [*ways, between], border)
 
 

@@ -84,11 +84,12 @@ class NestCode:
         if pixels is None:
             self._spread(nest, unit)
             return
-        w = self.context.writer
-        with w.when(pixels.whole):
-            emit_pixel_copy(pixels, self.context, unit.thread, unit.size, self.threads.statement)
-        with w.otherwise():
-            self._spread(nest, unit)
+        w, one = self.context.writer, self.threads.statement
+        with w.block() if pixels.whole is None else w.when(pixels.whole):
+            emit_pixel_copy(pixels, self.context, unit.thread, unit.size, one)
+        if pixels.whole is not None:
+            with w.otherwise():
+                self._spread(nest, unit)
 
     def _spread(self, nest: Nest, unit: Unit) -> None:
         """16 bytes at a time where it is a copy out of shared memory that allows it."""

@@ -1,8 +1,8 @@
 """Copies of pixels, whose elements lie next to each other, to planes in shared memory.
 
-A thread loads 16 bytes as often as a pixel has elements, and stores as many of each plane. Pixels
-that lie beyond an end of their row it takes element by element, and so do all threads where pixels
-have other elements, or rows begin elsewhere (``nest_code``).
+A thread loads 16 bytes as often as a pixel has elements, from anywhere, and stores as many of each
+plane. Pixels that lie beyond an end of their row it takes element by element, and so do all threads
+where pixels have other elements (``nest_code``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from selector.emit.copies import CHUNK_BYTES, Ends, inside_of
 from selector.emit.nests import Digit, Nest, where
 from selector.emit.scalar import Space, c_type
 from selector.gpu.ir.expressions import (
+    all_of,
     behind,
     both,
     element,
@@ -57,7 +58,7 @@ class PixelCopy:
     """A nest that copies pixels to planes: ``c`` counts their elements, ``x`` pixels of a row, of
     which a thread has ``per`` at once, from element ``start`` of the source on, if these are
     ``inside``. ``plane``: elements from one plane to the next; ``whole``: the uniform condition
-    under which it may.
+    under which it may, and ``aligned``: that under which these begin at multiples of 16 bytes.
     """
 
     nest: Nest
@@ -67,7 +68,8 @@ class PixelCopy:
     plane: int
     start: Expr
     inside: Expr
-    whole: Expr
+    whole: Expr | None
+    aligned: Expr
 
     @property
     def channels(self) -> int:
@@ -78,7 +80,8 @@ class PixelCopy:
 class _Image:
     """What is copied: the coordinate of a pixel in its row as it stands there, and what that is
     where it lies inside of a row of an ``extent``; the ``stride`` of pixels; the ``rows``'
-    coordinates; when all of these are ``within``, and ``tests`` of the array.
+    coordinates; when all of these are ``within``; ``tests`` of the array, and those of where its
+    rows begin.
     """
 
     pixel: Expr
@@ -88,6 +91,7 @@ class _Image:
     rows: tuple[Expr, ...]
     within: Expr
     tests: tuple[Expr, ...]
+    aligned: Expr
 
 
 def as_pixel_copy(nest: Nest, context: KernelContext) -> PixelCopy | None:
@@ -121,7 +125,8 @@ def as_pixel_copy(nest: Nest, context: KernelContext) -> PixelCopy | None:
             tests = (*(() if whole == TRUE else (context.condition(whole),)), *image.tests)
             room = (image.extent - image.inside - per).to_expr()
             inside = (Compare(CompareOp.LE, IntImm(0), e) for e in (image.inside.to_expr(), room))
-            return PixelCopy(nest, c, x, per, plane, start, conjunction(*inside), both(*tests))
+            own = conjunction(*inside), all_of(tests), image.aligned
+            return PixelCopy(nest, c, x, per, plane, start, *own)
     return None
 
 
@@ -134,7 +139,7 @@ def _image(index: Expr, c: Digit, source: BufferParam, context: KernelContext) -
         return None
     start = Cast(UINT64, pointer(context.storages[source.name].base))
     own, dims = to_affine(found[0]), source.dims
-    tests = [equal(masked(start, CHUNK_BYTES - 1), 0)]
+    tests, aligned = list[Expr](), [equal(masked(start, CHUNK_BYTES - 1), 0)]
     if own == Affine.of(c.var):
         if len(dims) < 2:
             return None
@@ -157,10 +162,9 @@ def _image(index: Expr, c: Digit, source: BufferParam, context: KernelContext) -
             return None
         within = conjunction(within, _lies(row.inside, dim.extent, row.held))
         per = CHUNK_BYTES // context.storages[source.name].type.bytes
-        tests.append(equal(masked(scalar.number(dim.stride), per - 1), 0))
-    return _Image(
-        pixel, to_affine(inside), to_affine(extent), stride, found[rest], within, tuple(tests)
-    )
+        aligned.append(equal(masked(scalar.number(dim.stride), per - 1), 0))
+    place = to_affine(inside), to_affine(extent), stride
+    return _Image(pixel, *place, found[rest], within, tuple(tests), both(*aligned))
 
 
 def _lies(at: Expr, extent: Expr, held: Ends) -> Expr:
@@ -209,9 +213,13 @@ def _vectors(copy: PixelCopy, context: KernelContext) -> None:
     w.add(Point("from", f"const {kind}", source.at(scalar.number(copy.start))))
     w.add(Array("run", kind, n * per, CHUNK_BYTES))
     w.add(Array("planes", kind, n * per, CHUNK_BYTES))
-    for k in range(0, n * per, per):
-        part = behind(pointer("from"), number(k))
-        w.add(LoadVector(pointer("run"), number(k), part, CHUNK_BYTES))
+    with w.when(copy.aligned):
+        for k in range(0, n * per, per):
+            part = behind(pointer("from"), number(k))
+            w.add(LoadVector(pointer("run"), number(k), part, CHUNK_BYTES))
+    with w.otherwise():
+        bytes_ = n * CHUNK_BYTES
+        w.add(LoadVector(pointer("run"), number(0), pointer("from"), bytes_, "anywhere"))
     with w.loop("e", number(0), number(n * per), "unrolled"):
         place = plus(times(remainder("e", n), per), quotient("e", n))
         own = element(store.value.type, pointer("run"), "e")

@@ -20,13 +20,14 @@ class Machine:
     but for ``mma.f16.f16``. ``dram``: 10^12 bytes a second by the data sheet; ``copy``: what a
     device copy reaches, read and written together. ``l2``: 10^12 bytes a second that all
     multiprocessors together get from the L2 cache of ``l2_bytes``; ``fill``: bytes a clock that one
-    of them gets. ``shared``: bytes a clock from its shared memory. ``launch``: microseconds of an
-    empty kernel in a graph of them. ``latency``: nanoseconds from a load to the bytes of DRAM,
-    ``barrier``: of a block of 256 threads at a barrier. ``clusters``: blocks of clusters of that
-    size that run at once, one a multiprocessor, where it is known; ``boost``: the clock that data
-    sheets count with, where it is another than ``megahertz``; ``measured``: the fields that
-    were measured on such a GPU, the others are of ``source``, or follow from those of a GPU of the
-    same generation.
+    of them gets. ``shared``: bytes a clock from its shared memory. ``launch``: microseconds of
+    an empty kernel in a graph of them, ``behind``: those that a kernel takes less which starts
+    early behind another one, and reads what that has left in the L2 cache. ``latency``:
+    nanoseconds from a load to the bytes of DRAM, ``barrier``: of a block of 256 threads at a
+    barrier. ``clusters``: blocks of clusters of that size that run at once, one a
+    multiprocessor, where it is known; ``boost``: the clock that data sheets count with, where
+    it is another than ``megahertz``; ``measured``: the fields that were measured on such a GPU,
+    the others are of ``source``, or follow from those of a GPU of the same generation.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Machine:
     source: str
     shared: float = 128.0
     launch: float = 1.3
+    behind: float = 1.9
     latency: float = 700.0
     barrier: float = 20.0
     clusters: tuple[tuple[int, int], ...] = ()

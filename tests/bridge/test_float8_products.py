@@ -19,7 +19,7 @@ from selector.emit.cuda import emit_kernels
 from selector.families.contraction import Tiling
 from selector.intrinsics import INSTRUCTIONS
 from selector.ir import float8
-from selector.ir.types import E4M3, Type
+from selector.ir.types import E4M3, E5M2, Type
 from selector.runtime.nvrtc import sass
 from selector.simulate import simulate
 
@@ -160,6 +160,25 @@ def test_nothing_is_multiplied_so_unasked(allowed: tuple[str, ...] | None) -> No
         hb.compile(contract(product(), TILING), target="sm_90a", instructions=allowed)
     assert "the bytes of `A_im_in_total` are decoded in the update, as e4m3" in error.value.why
     assert 'instructions=("fp8",)' in error.value.hint
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_bytes_beside_halves_are_multiplied_as_halves(apart: bool) -> None:
+    """Where both are allowed; ``apart``: the halves are bytes that a Func of its own decodes."""
+    x, y, out = hl.Var("x"), hl.Var("y"), hl.Func("out")
+    kinds = (hl.UInt(8), hl.UInt(8) if apart else hl.Float(16))
+    a, b = (hl.ImageParam(kind, 2, name) for kind, name in zip(kinds, "AB", strict=True))
+    halves, k = hl.Func("halves"), hl.RDom([(0, 101)], "k")
+    halves[x, y] = hb.e5m2(b[x, y]) if apart else b[x, y]
+    out[x, y] += hl.f32(hb.e4m3(a[k, y])) * hl.f32(halves[k, x])
+    allowed = ("fp8", "wgmma", "mma")
+    kernel = hb.compile(out, target="sm_90a", schedule="auto", instructions=allowed)
+    (name,) = blocks(kernel)
+    assert name.endswith(".f16.f32")
+    arrays, wanted = operands("e4m3", "e5m2", "nt", 70, 50, 101)
+    if not apart:
+        arrays["B"] = float8.from_bytes(arrays["B"], E5M2).astype(np.float16)
+    check(kernel, arrays, wanted)
 
 
 def test_single_instructions_can_be_named() -> None:

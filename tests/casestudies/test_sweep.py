@@ -27,7 +27,9 @@ from casestudies.sweep.merge import merged
 from casestudies.sweep.problems import libraries_of, problem_of
 from casestudies.sweep.rows import Row, choose, drawn, listed
 from casestudies.sweep.run import task_of
+from selector import load
 from selector.diagnostics import ArtifactError, UserError
+from selector.sized import SizedKernel
 
 FAKE = Path(__file__).parent / "fake_gpu"
 RESNET = {  # taps, stride, channels, filters, extent of the output; torchvision's resnet50
@@ -219,6 +221,15 @@ def test_a_folder_has_a_kernel_or_a_reason_for_each_row(built: tuple[Path, Sweep
     assert fir.schedule == "auto"
     assert not fir.cores
     assert load(folder / fir.file, trust=True).target.name == "sm_90a"
+
+
+def test_a_plain_program_is_compiled_for_each_of_its_sizes(tmp_path: Path) -> None:
+    found = choose(listed(), ["filter"], "repeat-one-(1280x720|5472x3648)-5-square")
+    sweep = build(tmp_path, found, "sm_90a", 1)
+    (file,) = {entry.file for entry in sweep.entries}
+    kernel = load(tmp_path / file)
+    assert isinstance(kernel, SizedKernel)
+    assert len(kernel.size_classes) == len(found) == 2
 
 
 def test_the_reasons_of_a_report_are_said_once() -> None:

@@ -4,7 +4,8 @@
 # CPU what `python -m casestudies.amx_matmul.build artifacts/amx` has saved, if that is there; the drawn
 # programs of `tests/gpu/build_fuzzed.py artifacts/fuzzed`, and
 # artifacts/fuzzed_patient with `--patience 5`; those of the tutorial from build_tutorial.py; pipelines
-# that nobody scheduled from `tests/gpu/build_plain.py artifacts/plain`.
+# that nobody scheduled from `tests/gpu/build_plain.py artifacts/plain`, and, to be timed, from
+# `tests/gpu/build_plain.py artifacts/plain_jobs --jobs`.
 #
 #   tests/gpu/run_everything.sh [FOLDER FOR RESULTS [PART]]
 #
@@ -38,8 +39,8 @@ if [ "$part" != 2 ]; then
   if [ -d artifacts/tutorial ]; then
     step python3 tests/gpu/run_variants.py artifacts/tutorial --results "$results/tutorial.json"
   fi
-  if [ -d artifacts/plain ]; then
-    step python3 tests/gpu/run_plain.py artifacts/plain --results "$results/plain.json"
+  if [ -d artifacts/plain_jobs ]; then
+    step python3 tests/gpu/run_plain.py artifacts/plain_jobs --ahead 14 --results "$results/plain.json"
   fi
 fi
 if [ "$part" != 1 ]; then

@@ -8,6 +8,7 @@ from typing import Any
 import halide as hl
 import numpy as np
 import pytest
+from emulation import check
 
 import halide_bridge as hb
 
@@ -285,3 +286,19 @@ def test_a_warp_has_an_element_of_many_dimensions() -> None:
     weights = data["w"][np.arange(5) + np.arange(4)[:, None] % 2]
     truth = np.einsum("nyxk,xck->nyxc", data["a"].astype(float), weights)
     assert np.allclose(kernel.interpret(**data, sizes=truth.shape), truth, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("columns", "below"), [(4096, 8), (64, 16), (5, 32)])
+def test_few_columns_have_more_threads_below_each_other(columns: int, below: int) -> None:
+    table, means = hl.ImageParam(hl.Float(32), 2, "table"), hl.Func("means")
+    r, x = hl.RDom([(0, table.height())], "r"), hl.Var("x")
+    means[x] = hl.sum(table[x, r]) / hl.f32(table.height())
+    sizes = {"table": (200_000, columns), "means": (columns,)}
+    schedule = hb.autoschedule(means, target="sm_90a", sizes=sizes)
+    assert f"split(rl, ro, ri, {below})" in schedule.source
+    kernel = hb.compile(means, target="sm_90a")
+    for shape in ((333, columns % 4091), (257, 61), (1, 3)):
+        data = np.random.default_rng(0).random(shape).astype(np.float32)
+        wanted = data.astype(np.float64).mean(0)
+        for run in (kernel.interpret, lambda **a: check(kernel, **a)):
+            assert np.allclose(run(table=data, sizes=wanted.shape), wanted, rtol=1e-5)

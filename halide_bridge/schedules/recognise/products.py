@@ -88,9 +88,10 @@ def may_start(start: Stage, program: Program) -> bool:
 
 
 def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[str, ...]]]:
-    """Of what would be a product but for factors that are more than an element, those, by number,
-    with the variables of the sum that they depend on: the dimensions of Funcs that have them. Empty
-    where it would be none, or they are of types that are not multiplied.
+    """Of what would be a product but for factors that are more than an element, those, by number
+    (decoded bytes beside what is none are more), with the variables of the sum that they depend on:
+    the dimensions of Funcs that have them. Empty where it would be none, or they are of types that
+    are not multiplied.
     """
     pair = factors(member)
     if pair is None or len(member.args) < 2 or member.stages[1].predicate is not None:
@@ -98,12 +99,14 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
     sums = {r.name for r in member.stages[1].reduced}
     variables = sums | {*member.args}
     found, own = [], []
+    decoded = [t != t.stored for t in map(_source_type, pair)]
     for factor, e in enumerate(pair):
+        alone = decoded[factor] and not all(decoded)
         used = {v.name for v in walk_expr(e) if isinstance(v, Var)} & variables
         if not used >= sums or not _is_multiplied(_source_type(e)):
             return []
         own.append(used - sums)
-        if element(e) is None or isinstance(_read(e, member, program), str):
+        if alone or element(e) is None or isinstance(_read(e, member, program), str):
             found.append((factor, tuple(_order(e, used))))
     return found if own[0] - own[1] and own[1] - own[0] else []
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from selector.emit.chunks import addresses, decode, element_predicate, note_rounded
+from selector.emit.chunks import (
+    addresses,
+    decode,
+    element_predicate,
+    element_type,
+    note_rounded,
+)
 from selector.emit.context import KernelContext
 from selector.emit.copies import CHUNK_BYTES, Copy
 from selector.gpu.ir.expressions import (
@@ -22,12 +28,14 @@ from selector.gpu.ir.expressions import (
     least,
     less,
     minus,
+    not_zero,
     number,
     plus,
     pointer,
     times,
 )
-from selector.gpu.ir.memory import Array, Evaluate, LoadShifted
+from selector.gpu.ir.expressions import most as most_of
+from selector.gpu.ir.memory import Array, Evaluate, LoadShifted, StoreChunk
 from selector.gpu.ir.nodes import Leave, Let
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Call, Compare, CompareOp, Expr, IntImm, Var
@@ -68,25 +76,31 @@ def emit_shifted(
     most: int = TOGETHER[0],
     *,
     inside: bool = False,
+    held: bool = False,
 ) -> None:
     """Write the copy, spread over ``size`` threads numbered ``thread``; up to ``most`` chunks of a
-    thread are loaded before the first is stored. ``inside``: all of it lies in its source.
+    thread are loaded before the first is stored. ``inside``: all of it lies in its source; or all
+    rows do, and chunks beyond their ends are ``held`` there.
     """
     w = context.writer
     note_rounded(copy, context)
     total = copy.chunks * copy.count
     steps = -(-total // size)
     together = next((n for n in TOGETHER if n <= most and steps % n == 0), 1)
-    together = steps if inside and steps <= most else together
+    if inside or held:  # in as few turns as there are
+        together = -(-steps // -(-steps // most))
+    whole = total % size == 0 and steps % together == 0
     item = plus(thread, times(plus("first", "part"), size))
-    some = total if total % size else None
+    some = None if whole else total
     with w.loop("first", number(0), number(steps), "rolled", number(together)):
         w.add(Array("parts", "Shifted", together))
         with w.loop("part", number(0), number(together), "unrolled"):
             w.add(Let("int", ("i",), (item,)))
             values = decode(copy, context)
-            addresses(copy, context, values, inside)
-            valid, tests = (number(CHUNK_BYTES), []) if inside else _valid(copy, context, values)
+            addresses(copy, context, values, inside or held, held)
+            valid, tests = (number(CHUNK_BYTES), []) if inside or held else _valid(
+                copy, context, values
+            )  # fmt: skip
             tests += [] if some is None else [less("i", some)]
             w.add(LoadShifted("part", chosen(both(*tests), valid, 0) if tests else valid))
         with w.loop("part", number(0), number(together), "unrolled"):
@@ -95,6 +109,22 @@ def emit_shifted(
                     w.add(Leave("loop"))
             moved = element(POINTER, pointer("parts"), "part")
             w.add(Evaluate(Call(POINTER, "store_shifted", (moved,))))
+            if held:
+                w.add(Let("int", ("i",), (item,)))
+                addresses(copy, context, decode(copy, context), inside=True, held=True)
+                _hold(copy, context)
+
+
+def _hold(copy: Copy, context: KernelContext) -> None:
+    """What lies beyond an end of its row is the element at that end, in what a chunk has stored."""
+    w, t = context.writer, copy.source.type
+    further = minus("begin", "c0")
+    with w.when(not_zero(further)):
+        w.add(Array("run", element_type(copy, context), copy.per, CHUNK_BYTES))
+        with w.loop("e", number(0), number(copy.per), "unrolled"):
+            at = most_of(least(plus("e", further), copy.per - 1), 0)
+            w.store(element(t, pointer("run"), "e"), element(t, pointer("to"), at))
+        w.add(StoreChunk(pointer("to"), pointer("run")))
 
 
 def _valid(copy: Copy, context: KernelContext, values: dict[str, Expr]) -> tuple[Expr, list[Expr]]:

@@ -42,9 +42,8 @@ from selector.gpu.ir.memory import Array, CopyAsync, CopyElement, Point, StoreCh
 from selector.gpu.ir.nodes import Leave, Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carry, to_affine
-from selector.ir.nodes import BinaryOp, BufferParam, Compare, CompareOp, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, substitute
-from selector.lowering.boundaries import near_ends
+from selector.ir.nodes import BinaryOp, BufferParam, Call, Compare, CompareOp, Expr, IntImm, Var
+from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
 
 LANE = number("lane")
@@ -373,4 +372,12 @@ def _first_held(copy: Copy, context: KernelContext, values: Values, x: Expr, ext
 
 def _folded(e: Expr, values: Values, context: KernelContext) -> Expr:
     """A coordinate that mirrors or comes around, and does so once where it is asked for."""
-    return near_ends(context.number(substitute(e, values)))
+
+    def near(x: Expr) -> Expr:
+        match x:
+            case Call(t, "floor_mod", (a, b)) if not isinstance(b, IntImm):
+                return Call(t, "floor_mod_near", (near(a), near(b)))
+            case _:
+                return map_expr(x, near)
+
+    return near(context.number(substitute(e, values)))

@@ -67,7 +67,6 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import literal
 from selector.ir.types import FLOAT16, FLOAT32, UINT16, UINT32, Kind, Type
-from selector.lowering.boundaries import comes_back, near_ends
 
 
 def _called(e: Call) -> tuple[PureFunction | None, tuple[Expr, ...]]:
@@ -135,9 +134,7 @@ class ScalarEmitter:
             case Not(v):
                 return Not(self.legal(v))
             case Select(c, t, f):
-                back = comes_back(t, f) if self.language == "CUDA" else None
-                sides = (near_ends(self.legal(x)) if x is back else self.legal(x) for x in (t, f))
-                return Select(self.legal(c), *sides)
+                return Select(self.legal(c), self.legal(t), self.legal(f))
             case Load():
                 return self.load(e)
             case Call(_, "near", (Call() as v,)):

@@ -3,8 +3,8 @@
     out[ramp(8*x, 1, 8)] = a[max(min(ramp(8*x + 2, 1, 8), w - 1), 0)] + ...
 
 goes as vectors where all lanes are inside. Few threads have others, but those beside them in a warp
-wait for them: what they read is loaded element by element, clamped or mirrored, all of it before
-the first use; computed and stored it is as vectors.
+wait for them: what they read is loaded element by element, all of it before the first use; computed
+and stored it is as vectors.
 """
 
 from __future__ import annotations
@@ -23,16 +23,19 @@ from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Select
 from selector.ir.simplify import add
 from selector.ir.traverse import free_vars, substitute, walk_expr
 
+ENDS = (BinaryOp.MIN, BinaryOp.MAX)
 MOST = 2400  # nodes of the places of all elements: more takes long to compile
 
 
 def reaches_edges(v: Vectors) -> bool:
-    """Whether lanes may read what lies beyond an edge, which is kept inside lane by lane, and there
-    are few enough elements.
+    """Whether lanes may read what lies beyond an edge, which is clamped lane by lane, and there are
+    few enough elements. (What is mirrored or comes around takes a division for each.)
     """
-    kept = any(_is_kept_inside(e.index) for w in v.windows for e in w.loads.values())
+    places = [e.index for w in v.windows for e in w.loads.values()]
     dense = all(w.step == 1 and not w.anywhere for w in v.windows)
-    return kept and dense and sum(map(_written_out, v.windows)) <= MOST
+    bent = any(isinstance(e, Select) for place in places for e in walk_expr(place))
+    few = sum(map(_written_out, v.windows)) <= MOST
+    return dense and not bent and few and any(map(_is_clamped, places))
 
 
 def _written_out(window: Window) -> int:
@@ -40,13 +43,9 @@ def _written_out(window: Window) -> int:
     return one * (window.high - window.low)
 
 
-def _is_kept_inside(index: Expr) -> bool:
-    ends = (BinaryOp.MIN, BinaryOp.MAX)
-    return any(
-        LANE.name in free_vars(e)
-        and (isinstance(e, Select) or (isinstance(e, Binary) and e.op in ends))
-        for e in walk_expr(index)
-    )
+def _is_clamped(index: Expr) -> bool:
+    clamps = (e for e in walk_expr(index) if isinstance(e, Binary) and e.op in ENDS)
+    return any(LANE.name in free_vars(e) for e in clamps)
 
 
 def emit_at_edges(v: Vectors, context: KernelContext) -> Expr | None:

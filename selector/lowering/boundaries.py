@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Load, Select
-from selector.ir.traverse import free_vars, map_expr, walk_expr
-from selector.ir.types import INT32
+from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Load, Select
+from selector.ir.traverse import free_vars, walk_expr
 
 
 def inner_side(a: Expr, b: Expr) -> Expr:
     """Of the two sides of a select the one that does not mirror or come around."""
     return min(a, b, key=_bends)
-
-
-def comes_back(a: Expr, b: Expr) -> Expr | None:
-    """Of the two sides of a select the one that mirrors or comes around at the ends of an array, if
-    the other one does not.
-    """
-    inside = inner_side(a, b)
-    other = b if inside is a else a
-    divisors = [e.b for e in walk_expr(other) if isinstance(e, Binary) and e.op is BinaryOp.MOD]
-    sizes = all(names and all(".extent." in n for n in names) for names in map(free_vars, divisors))
-    bends = bool(divisors) and sizes and not any(_bent(e) for e in walk_expr(inside))
-    return other if bends and other.type == INT32 else None
-
-
-def near_ends(e: Expr) -> Expr:
-    """A side that comes back, in C, which seldom lies so far off that it takes a division."""
-    match e:
-        case Call(t, "floor_mod", (a, b)) if not isinstance(b, IntImm):
-            return Call(t, "floor_mod_near", (near_ends(a), near_ends(b)))
-        case _:
-            return map_expr(e, near_ends)
 
 
 def unclamped(e: Expr, along: str) -> Expr:

@@ -180,21 +180,3 @@ def test_the_schedule_of_pixels_can_be_pasted() -> None:
 def test_one_channel_is_no_pixel() -> None:
     with pytest.raises(ScheduleError, match="pixels of 1 channel"):
         hb.interleaved(hl.Func("f"), 1)
-
-
-@pytest.mark.parametrize("edge", ["mirror_image", "mirror_interior", "repeat_image"])
-@pytest.mark.parametrize("size", [(1, 2), (3, 50), (9, 131)])
-def test_stencils_beyond_an_edge_take_no_division(edge: str, size: tuple[int, int]) -> None:
-    """But where they reach over the whole image, which is as right."""
-    image, out = hl.ImageParam(U8, 2, "I"), hl.Func("out")
-    at = getattr(hl.BoundaryConditions, edge)(image)
-    out[x, y] = hl.u16(at[x - 3, y]) + hl.u16(at[x + 2, y + 1]) * 300
-    kernel = hb.compile(out, target="sm_90a", schedule="auto")
-    assert "floor_mod_near(" in kernel.source.partition("__global__")[2]
-    data = made("u8", *size)
-    if edge == "mirror_interior" and min(size) == 1:
-        return  # Halide's is not defined there
-    padded = np.pad(data, ((0, 1), (3, 2)), mode=MODES[edge])
-    wanted = padded[:-1, :-5].astype(np.uint16) + padded[1:, 5:].astype(np.uint16) * 300
-    for run in (kernel.interpret, lambda **a: run_text(kernel, **a)):
-        assert np.array_equal(run(I=data, sizes=size), wanted)

@@ -30,7 +30,7 @@ def candidates(
         heads *= known.extent(output, d) if d != queries else 1
     keys = known.value(program.members[found.mixed].stages[1].reduced[0].extent)
     shape = attention.Shape(
-        heads, known.extent(output, queries), max(1, keys), found.depth, found.causal,
+        heads, known.extent(output, queries), max(1, keys), found.depth, found.causal, found.window,
         matrices=len(found.matrices),
     )  # fmt: skip
     best = attention.pick(shape, machine, parts=False)

@@ -17,6 +17,8 @@ from emulation import check
 from verified import EMULATED
 
 import halide_bridge as hb
+from halide_bridge.schedules.recognise.attention import online_of
+from halide_bridge.schedules.recognise.program import read_program
 from selector.emit.cuda import emit_kernels
 from selector.ir.nodes import For, ForKind, IfThenElse
 from selector.ir.printer import print_expr
@@ -339,6 +341,23 @@ def test_a_loop_over_keys_ends_where_a_mask_does(name: str) -> None:
     body = split_masks(normalize(kernel.module.body))
     (branch,) = (s for s in walk_stmt(body) if isinstance(s, IfThenElse))
     assert branch.otherwise is None
+
+
+@pytest.mark.parametrize(
+    ("case", "causal", "window"),
+    [
+        (Pipeline(), False, 0),
+        (Pipeline(masks=("score",)), True, 0),
+        (Pipeline(masks=("score",), window=512), True, 512),
+        (Pipeline(masks=("score",), negated=True), True, 0),
+    ],
+)
+def test_the_model_knows_how_many_keys_a_query_has(
+    case: Pipeline, causal: bool, window: int
+) -> None:
+    program = read_program([case.build()])
+    (found,) = [f for f in (online_of(m, program) for m in program) if f is not None]
+    assert (found.causal, found.window) == (causal, window)
 
 
 @pytest.mark.parametrize("name", [name for name in ORDERS if "window" in name])

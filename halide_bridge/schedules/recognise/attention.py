@@ -31,7 +31,8 @@ from halide_bridge.schedules.recognise.program import (
     number,
 )
 from halide_bridge.schedules.recognise.rows import associative
-from selector.ir.nodes import Binary, BinaryOp, Compare, Expr, FloatImm, Var
+from selector.ir.affine import to_affine
+from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, FloatImm, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import Type
 
@@ -42,7 +43,8 @@ _KEYS = "keys"  # an axis that is none of the output's
 @dataclass(frozen=True, slots=True)
 class Online:
     """Funcs by name. ``depth``: channels of queries and keys; ``whole``: the user has said that
-    values have as many; ``causal``: keys are compared with queries, so that some have fewer.
+    values have as many; ``causal``: keys are compared with queries, so that some have fewer, with
+    a ``window`` only so many of the last ones (0: all).
     ``paths``: from the peak and from the total to the scores, pure Funcs of
     which none is met twice. ``matrices``: arrays of 16 bits of keys, queries and heads that such a
     Func reads, with the Func and the dimension that goes along the queries.
@@ -60,6 +62,7 @@ class Online:
     depth: int
     whole: bool
     causal: bool
+    window: int
     paths: tuple[tuple[str, ...], tuple[str, ...]]
     places: Places
     matrices: tuple[tuple[str, str, int], ...] = ()
@@ -111,6 +114,7 @@ def online_of(mixed: Member, program: Program) -> Online | None:
     if depth is None or valued is None or asked is None:
         return None
     (query, of_query), (key, of_key) = asked
+    ordered, window = _ordered(parts, paths[0] or (), axes, along, program)
     names = {name: getattr(parts, name).name for name in _Parts.__slots__}
     return Online(
         **names,
@@ -118,7 +122,8 @@ def online_of(mixed: Member, program: Program) -> Online | None:
         key=key.func,
         value=value.func,
         depth=depth,
-        causal=_is_ordered(parts, paths[0] or (), axes, along, program),
+        causal=ordered,
+        window=window,
         whole=parts.output.bounds.get(parts.output.args[0]) == depth,
         paths=(paths[0] or (), paths[1] or ()),
         matrices=_matrices(paths, axes, along, program),
@@ -189,23 +194,31 @@ def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | No
     return None if output.fixed else axes
 
 
-def _is_ordered(
+def _ordered(
     parts: _Parts,
     path: tuple[str, ...],
     axes: Mapping[str, tuple[str, ...]],
     queries: str,
     program: Program,
-) -> bool:
-    """Whether the place of a key among the queries says if it counts."""
+) -> tuple[bool, int]:
+    """Whether the place of a key among the queries says if it counts, and how many are the last
+    that do, if that is a number.
+    """
+    found, window = False, 0
     for member in (parts.peak, *(program.members[name] for name in path[:-1])):
         own = _own_axes(member, axes[member.name])
         for e in (e for stage in member.stages for e in stage.values):
             for part in walk_expr(e):
-                if isinstance(part, Compare):
-                    sides = [{own.get(v, "") for v in free_vars(x)} for x in (part.a, part.b)]
-                    if sides in ([{_KEYS}, {queries}], [{queries}, {_KEYS}]):
-                        return True
-    return False
+                if not isinstance(part, Compare):
+                    continue
+                greater = part.op in (CompareOp.GT, CompareOp.GE)
+                less, more = (part.b, part.a) if greater else (part.a, part.b)
+                sides = [{own.get(v, "") for v in free_vars(x)} for x in (less, more)]
+                found = found or sides in ([{_KEYS}, {queries}], [{queries}, {_KEYS}])
+                if sides == [{queries}, {_KEYS}] and part.op not in (CompareOp.EQ, CompareOp.NE):
+                    apart = to_affine(Binary(BinaryOp.SUB, more, less)).offset
+                    window = max(window, apart + (part.op in (CompareOp.LE, CompareOp.GE)))
+    return found, window
 
 
 def _matrices(

@@ -50,9 +50,9 @@ def groups(p: Layer, size: GroupChunks) -> hl.Func:
     update.reorder(rv, ci, p.n, p.x, co, yi, ru, p.r.y, p.r.z, yw, ro)
     update.vectorize(rv).unroll(ru).unroll(p.r.y).unroll(p.r.z)
     image = p.staged(p.image)
-    c, x, y, n = image.args()
-    image.reorder_storage(c, n, x, y).reorder(c, n, x, y)
-    stage(p, ro, size, size.read(window=p.window), (c, n))
+    c, x, y, n, *planes = image.args()
+    image.reorder_storage(c, n, x, y, *planes).reorder(c, n, x, y, *planes)
+    stage(p, ro, size, size.read(p.stride, p.window), (c, n))
     return p.output
 
 

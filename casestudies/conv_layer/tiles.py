@@ -225,8 +225,7 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks | Tiling:
     with a stride or a dilation it is the family's, else the one whose rounds take least time, and
     that reads the fewest pixels.
     """
-    apart = layer.stride > 1 or layer.window.dilation > 1
-    if apart and layer.channels > DEPTH:
+    if layer.channels > DEPTH and (layer.stride > 1 or layer.window.dilation > 1):
         return _family(layer)
     if layer.channels * layer.filters < MANY or layer.channels <= DEPTH:
         images = min(IMAGES, key=lambda n: _staged(layer, n))
@@ -235,8 +234,6 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks | Tiling:
             pixels = layer.batch * layer.height * layer.width
             worth = bool(layer.channels % ALIGNED) and pixels >= WORTH_COPIES
             return replace(size, copied=worth)
-    if apart:
-        return _family(layer)
     sizes = [
         GroupChunks(filters_of_block(layer.filters, filters), images, rows, groups)
         for filters, rows, groups in (BLOCKS if layer.filters > 64 else BLOCKS[2:])
@@ -244,7 +241,7 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks | Tiling:
     ]
     sizes = [size for size in sizes if size.height % 2 == 0 or _rounds(layer, size) == 1]
     alone = SHARED if layer.channels <= DEPTH else MOST_SLOT  # one run of channels, one slot
-    bytes_of = {size: slot_bytes(size, layer.window) for size in sizes}
+    bytes_of = {size: slot_bytes(size, layer.stride, layer.window) for size in sizes}
     sizes = [s for s in sizes if bytes_of[s] <= MOST_SLOT] or [
         s for s in sizes if bytes_of[s] <= alone
     ]
@@ -258,7 +255,8 @@ def group_tiles(layer: Extents) -> Groups | GroupChunks | Tiling:
     if _rounds(layer, best) > 1 and slots > 1:
         best = replace(best, blocks=1, rows=best.height // 2, groups=2)  # registers for the bias
         slots, room = MOST_STAGES, room - RESULTS * best.groups
-    return replace(best, stages=min(MOST_STAGES, room // slot_bytes(best, layer.window), slots))
+    stages = min(MOST_STAGES, room // slot_bytes(best, layer.stride, layer.window), slots)
+    return replace(best, stages=stages)
 
 
 def _family(layer: Extents) -> Tiling:
@@ -272,10 +270,10 @@ def _family(layer: Extents) -> Tiling:
     return candidates(shape, machine_for(TARGET))[0]
 
 
-def slot_bytes(size: GroupChunks, window: Window = USUAL) -> int:
+def slot_bytes(size: GroupChunks, stride: int = 1, window: Window = USUAL) -> int:
     """What a run of channels takes of shared memory."""
     weights = window.count * size.run * row_bytes(size.filters)
-    return prod(size.read(window=window)) * row_bytes(size.run) + weights
+    return prod(size.read(stride, window)) * row_bytes(size.run) + weights
 
 
 def warp_chunks(
@@ -337,7 +335,7 @@ def _rounds(layer: Extents, size: GroupChunks) -> int:
 def _time(layer: Extents, size: GroupChunks) -> int:
     """Cycles that a run of channels takes in all rounds: of products, or of what they read."""
     products = size.height * layer.window.count * instruction_cycles(size.filters)
-    read = slot_bytes(size, layer.window) // BYTES
+    read = slot_bytes(size, layer.stride, layer.window) // BYTES
     return _rounds(layer, size) * max(products, read)
 
 

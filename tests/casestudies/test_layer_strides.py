@@ -20,6 +20,7 @@ from casestudies.common.stock import compile_shared
 from casestudies.conv_layer import CASE
 from casestudies.conv_layer.problem import Problem
 from casestudies.conv_layer.tiles import (
+    DEPTH,
     SHARED,
     WARP_SHARED,
     Extents,
@@ -28,6 +29,7 @@ from casestudies.conv_layer.tiles import (
     group_tiles,
     pixels_read,
     shared_bytes,
+    slot_bytes,
     warp_chunks,
     warp_slot_bytes,
 )
@@ -101,17 +103,23 @@ def test_machine_code_of_typical_layers(channels: int, size: int, verified: Veri
 def test_tiles_fit_shared_memory(channels: int, stride: int) -> None:
     for batch, size, filters in ((1, 3, 1), (8, 30, 40), (32, 14, 128), (32, 56, 500)):
         tile = group_tiles(Extents(batch, size, size, channels, filters, stride))
-        assert not isinstance(tile, GroupChunks) or stride == 1
+        assert isinstance(tile, Tiling) == (stride > 1 and channels > DEPTH)
         match tile:
             case Tiling():
-                assert stride > 1
                 assert tile.shared_bytes <= SHARED
             case Groups():
                 assert shared_bytes(channels, tile.filters or filters, tile, stride) <= SHARED
             case GroupChunks():
-                pass
+                results = tile.groups * (8 << 10) * tile.blocks
+                assert slot_bytes(tile, stride) * tile.stages + results <= SHARED
         warps = warp_chunks(filters, stride)
         assert warps.stages * warp_slot_bytes(warps, stride) <= WARP_SHARED
+
+
+def test_few_channels_of_many_taps_are_dealt_out() -> None:
+    """Where their weights do not stay: 7 x 7 taps of a picture, tap by tap, are mostly overhead."""
+    problem = Problem(8, 112, 112, 3, 64, 2, taps=7, padded=True, result="f16")
+    assert isinstance(group_tiles(problem.extents), GroupChunks)
 
 
 @pytest.mark.parametrize("stride", range(1, 6))

@@ -135,10 +135,11 @@ def results_between_heads() -> Case:
 
 
 def one_matrix_for_all() -> Case:
+    """So many that the image is worth a copy, channels side by side."""
     a, w, f, r = param("A", 3), param("W", 2), hl.Func("f"), summed(96)
     f[i, j, n] += single(a[j, r, n]) * single(w[r, i])
-    shapes = {"A": (3, 96, 50), "W": (70, 96)}
-    return Case(f, shapes, (3, 50, 70), lambda a, w: np.einsum("nkj,ik->nji", a, w))
+    shapes = {"A": (40, 96, 50), "W": (70, 96)}
+    return Case(f, shapes, (40, 50, 70), lambda a, w: np.einsum("nkj,ik->nji", a, w))
 
 
 def two_taps_along_one_dimension() -> Case:

@@ -6,7 +6,7 @@ multiprocessor overlap their waiting; blocks beyond those that fit wait for a se
 no property of a GPU was fitted to times of 43 filters on an H200 (``casestudies/measuring/model``);
 some of the best schedules of each had more weight than the rest. What blocks take that make what
 they read was fitted to 12 separable filters on an H100 (``tests/gpu/build_separable.py``): the
-choice between two kernels and one loses 0.1 % there, and 1.6 % at nine that were held out.
+choice between two kernels and one loses 0.1 % there, and 1.6 % at eight that were held out.
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ TWO = (
     "window_pixels_bytes",
 )  # kernels
 
+APART = {("window_separable", "sm_90a")}  # two kernels are foretold to take less at a usual size
+
 PLANES = ("window_planes", "window_planes_batch")  # each with taps of its own, few of them
 
 
@@ -45,7 +47,8 @@ def test_windows_go_to_tensor_units(name: str, target: str) -> None:
     with gathering(name):
         kernel = hb.compile(outputs, target=target)
     assert "mma" in str(kernel.report)
-    assert kernel.source.count("__global__") == 1 + (name in TWO)
+    several = name in TWO or (name, target) in APART
+    assert kernel.source.count("__global__") == 1 + several
 
 
 def filtered(term: Callable[..., Any], kind: Any = F16, wide: Any = F32) -> hl.Func:
@@ -66,11 +69,6 @@ MISSES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, Any]] = {
     "not lie along the innermost dimension": (
         lambda i, w, _: (
             (u := hl.RDom([(0, 3)])), hl.f32(i[2 * x, y + u]) * hl.f32(w[u, 0]),
-        )[1], F16, F32,
-    ),
-    "innermost dimension": (
-        lambda i, w, _: (
-            (u := hl.RDom([(0, 3)])), hl.f32(i[x, y / 4 + u]) * hl.f32(w[u, y % 4]),
         )[1], F16, F32,
     ),
     "more than the taps of a window": (

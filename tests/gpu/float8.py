@@ -12,15 +12,15 @@ largest term of a sum the instruction keeps.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
+
+from built_and_run import finished, main  # noqa: E402
 
 PRODUCTS = (
     (4096, 4096, 4096), (8192, 1024, 2048), (4095, 1008, 2064), (300, 501, 701), (64, 4096, 16384),
@@ -166,8 +166,6 @@ def kept(kernel: Any) -> dict[str, int]:
 
 
 def run(folder: Path, results: Path | None) -> int:
-    import torch
-
     import selector
 
     rows, wrong = [], 0
@@ -181,28 +179,8 @@ def run(folder: Path, results: Path | None) -> int:
             row["kept"] = kept(kernels["float8"])
         rows.append(row)
         print(json.dumps(row), flush=True)
-    about = {
-        "gpu": torch.cuda.get_device_name(0),
-        "date": time.strftime("%Y-%m-%d"),
-        "torch": torch.__version__,
-    }
-    if results:
-        results.write_text(json.dumps(about | {"rows": rows}, indent=1))
-    print(f"{len(rows)} jobs, {wrong} with wrong kernels")
-    return 1 if wrong else 0
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("build", "run"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--results", type=Path)
-    options = parser.parse_args()
-    if options.what == "build":
-        build(options.folder)
-        return 0
-    return run(options.folder, options.results)
+    return finished(rows, wrong, results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, build, run))

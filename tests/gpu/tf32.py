@@ -9,15 +9,15 @@ turn with torch, with and without ``allow_tf32``, as CUDA graphs over data beyon
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
+
+from built_and_run import finished, main  # noqa: E402
 
 PRODUCTS = (
     (1024, 1024, 1024), (4096, 4096, 4096), (2048, 8192, 1024), (4095, 1000, 2047),
@@ -128,28 +128,8 @@ def run(folder: Path, results: Path | None) -> int:
         wrong += not (row["tf32 error"] <= 1e-3 and row["single error"] <= 1e-5)
         rows.append(row)
         print(json.dumps(row), flush=True)
-    about = {
-        "gpu": torch.cuda.get_device_name(0),
-        "date": time.strftime("%Y-%m-%d"),
-        "torch": torch.__version__,
-    }
-    if results:
-        results.write_text(json.dumps(about | {"rows": rows}, indent=1))
-    print(f"{len(rows)} jobs, {wrong} wrong kernels")
-    return 1 if wrong else 0
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("build", "run"))
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--results", type=Path)
-    options = parser.parse_args()
-    if options.what == "build":
-        build(options.folder)
-        return 0
-    return run(options.folder, options.results)
+    return finished(rows, wrong, results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, build, run))

@@ -88,6 +88,25 @@ LAYERS: dict[str, tuple[dict[str, Any], tuple[int, int, int, int, int]]] = {
 }
 
 
+def drawn(
+    options: dict[str, Any], shape: tuple[int, ...], size: tuple[int, ...]
+) -> tuple[dict[str, Array], Array]:
+    """The inputs of a ``layer`` of those options, an image of that shape first, and its results."""
+    random, taps = np.random.default_rng(0), options.get("taps", (3, 3))
+    image = random.standard_normal(shape).astype(np.float16)
+    w = random.standard_normal((size[-1], taps[1], taps[0], shape[-1])).astype(np.float16)
+    given = w.transpose(1, 2, 3, 0).copy() if options.get("filters_first") else w
+    inputs: dict[str, Array] = {"image": image, "w": given}
+    dilation, padding, stride = (
+        options.get(name, usual) for name, usual in (("dilation", 1), ("padding", 0), ("stride", 1))
+    )
+    wanted = exact(image.astype(float), w.astype(float), size, dilation, padding, stride)
+    if not options.get("bias"):
+        return inputs, wanted
+    inputs["bias"] = random.standard_normal(size[-1]).astype(np.float32)
+    return inputs, np.maximum(wanted + inputs["bias"], 0)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_go_to_tensor_units_and_are_right(name: str) -> None:
     options, (images, high, wide, channels, filters) = LAYERS[name]
@@ -97,20 +116,10 @@ def test_layers_go_to_tensor_units_and_are_right(name: str) -> None:
     taps, dilation = options.get("taps", (3, 3)), options.get("dilation", 1)
     padding, stride = options.get("padding", 0), options.get("stride", 1)
     reach = [dilation * (t - 1) - 2 * padding for t in taps]
-    random = np.random.default_rng(0)
     shape = (images, stride * high + reach[1], stride * wide + reach[0], channels)
-    image = random.standard_normal(shape).astype(np.float16)
-    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
-    given = w.transpose(1, 2, 3, 0).copy() if options.get("filters_first") else w
     size = (images, high, wide, filters)
-    inputs: dict[str, Array] = {"image": image, "w": given}
-    bias = random.standard_normal(filters).astype(np.float32)
-    if options.get("bias"):
-        inputs["bias"] = bias
+    inputs, wanted = drawn(options, shape, size)
     result = hb.compile(out, target="sm_90a").interpret(**inputs, sizes=size)
-    wanted = exact(image.astype(float), w.astype(float), size, dilation, padding, stride)
-    if options.get("bias"):
-        wanted = np.maximum(wanted + bias, 0)
     assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
 
 
@@ -140,17 +149,14 @@ def test_only_the_pixels_that_windows_read_are_copied(name: str) -> None:
         assert steps == ([(1, 1, stride, 1, 1)] if padding else [()])
     else:
         assert steps == ([] if stride > 8 else [(1, stride, stride, 1)])
-    random = np.random.default_rng(0)
     reach = [dilation * (t - 1) - 2 * padding for t in taps]
     shape = [stride * (e - 1) + 1 + r for e, r in zip((high, wide), reach[::-1], strict=True)]
-    image = random.standard_normal((images, *shape, channels)).astype(np.float16)
-    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
     size = (images, high, wide, filters)
-    wanted = exact(image.astype(float), w.astype(float), size, dilation, padding, stride)
+    inputs, wanted = drawn(options, (images, *shape, channels), size)
     for ready in (True, False):
-        result = check(kernel, image=image, w=w, sizes=size, maps_ready=ready)
+        result = check(kernel, **inputs, sizes=size, maps_ready=ready)
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
-        found = simulate(kernels, plan, {"image": image, "w": w}, size, flags=ready)
+        found = simulate(kernels, plan, inputs, size, flags=ready)
         assert found.faults == ()
         (result,) = found.outputs.values()
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
@@ -176,16 +182,7 @@ def test_few_pixels_have_their_sums_in_parts(name: str) -> None:
     hb.autoschedule(out, target="sm_90a", sizes={"out": (1, 7, 7, 64), "image": (1, 9, 9, 1024)})
     kernel = hb.compile(out, target="sm_90a")
     assert [launch.once for launch in kernel.plan.launches] == [False, False]
-    random = np.random.default_rng(0)
-    image = random.standard_normal(shape).astype(np.float16)
-    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
-    given = w.transpose(1, 2, 3, 0).copy() if options.get("filters_first") else w
-    inputs: dict[str, Array] = {"image": image, "w": given}
-    bias = random.standard_normal(filters).astype(np.float32)
-    if options.get("bias"):
-        inputs["bias"] = bias
-    wanted = exact(image.astype(float), w.astype(float), size, 1, padding, stride)
-    wanted = np.maximum(wanted + bias, 0) if options.get("bias") else wanted
+    inputs, wanted = drawn(options, shape, size)
     for ready in (True, False):
         result = check(kernel, **inputs, sizes=size, maps_ready=ready)
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
@@ -217,19 +214,10 @@ def test_all_taps_read_one_copy_of_their_pixels(name: str) -> None:
     assert "unroll(r_y)" in schedule.source
     kernel = hb.compile(out, target="sm_90a")
     kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
-    random = np.random.default_rng(0)
     reach = [dilation * (t - 1) - 2 * padding for t in taps]
     shape = (images, high + reach[1], across + reach[0], channels)
-    image = random.standard_normal(shape).astype(np.float16)
-    w = random.standard_normal((filters, taps[1], taps[0], channels)).astype(np.float16)
-    given = w.transpose(1, 2, 3, 0).copy() if options.get("filters_first") else w
-    inputs: dict[str, Array] = {"image": image, "w": given}
-    bias = random.standard_normal(filters).astype(np.float32)
-    if options.get("bias"):
-        inputs["bias"] = bias
     result_size = (images, high, across, filters)
-    wanted = exact(image.astype(float), w.astype(float), result_size, dilation, padding, 1)
-    wanted = np.maximum(wanted + bias, 0) if options.get("bias") else wanted
+    inputs, wanted = drawn(options, shape, result_size)
     for ready in (True, False):
         result = check(kernel, **inputs, sizes=result_size, maps_ready=ready)
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)

@@ -142,7 +142,7 @@ class Reader:
         return ir.Call(self._type(type_), "reinterpret", (self._nodes[value],))
 
     def read_not(self, value: int) -> ir.Expr:
-        return negate(self._nodes[value])
+        return ir.Not(self._nodes[value])
 
     def read_select(self, condition: int, then: int, otherwise: int) -> ir.Expr:
         return normal_expr(

@@ -1,4 +1,4 @@
-"""Programs as large as somebody may write them: thousands of taps, many accumulators, many Funcs."""
+"""Programs as large as somebody may write: thousands of taps, many accumulators, many Funcs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large programs compile within a second once the rules are loaded: nothing remembered but those."""
+"""Large programs compile within a second once the rules are loaded: nothing else is remembered."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         return product
     layer = layer_of(member, program)
     if isinstance(layer, Layer) and not find_target(machine.target).has("wgmma"):
-        layer = ""  # it may be a product of the pixels that each tap reads
+        # It may be a product of the pixels that each tap reads.
+        layer = "only warpgroups have layers with phases" if max(layer.phases) > 1 else ""
     if isinstance(layer, Layer):
         source = argument_of(program.members[layer.image], layer.inner, program)
         if source is None and layer.inner:  # what is computed lies as it does
@@ -51,7 +52,7 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
             layer = replace(layer, copied=turned)
         return _why_not_copied(layer, turned, program, known, machine) or layer
     window = layer or window_of(member, program) or product
-    if isinstance(window, str) and isinstance(product, Product):
+    if isinstance(window, str | Product) and isinstance(product, Product):
         n, m = known.extent(member, 0), known.extent(member, product.m)
         k = known.value(member.stages[1].reduced[product.k].extent)
         return product if fills(n, m, k) else "tiles of its products would be mostly empty"

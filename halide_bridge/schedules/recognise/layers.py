@@ -82,7 +82,7 @@ def layer_of(member: Member, program: Program) -> Layer | str:
     if misses:
         return misses[0]
     types = [k for k in kinds if isinstance(k, Type)]
-    if len(types) > 1:
+    if len(types) > 1 and any(t.is_float and t.bits > 8 for t in types):
         return "its operands have two types"
     if types[0].bytes > 2:
         return f"there are no layers of {types[0]} on tensor units"
@@ -105,6 +105,16 @@ def layer_of(member: Member, program: Program) -> Layer | str:
         tuple(reach), read.index(image),
         tuple(places[v][2] if v in places else 1 for v in member.args),
     )  # fmt: skip
+
+
+def with_own_taps(member: Member) -> frozenset[str]:
+    """The variables of the result that taps of a sum of products depend on, by their phase."""
+    reduced, found = {r.name for r in member.stages[1].reduced}, dict[str, int]()
+    for e in factors(member) or ():
+        phases, access = dict[str, int](), element(e)
+        if access is not None and _filters(access, member, reduced, phases):
+            found |= phases
+    return frozenset(found)
 
 
 def _places(

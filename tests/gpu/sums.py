@@ -65,9 +65,9 @@ def half_product(a: Any, b: Any) -> Any:
 
 
 def single_product(tf32: bool) -> Call:
-    import torch
-
     def call(a: Any, b: Any) -> Any:
+        import torch
+
         torch.backends.cuda.matmul.allow_tf32 = tf32
         return a @ b.t()
 

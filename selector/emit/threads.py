@@ -18,7 +18,7 @@ from selector.emit.row_vectors import emit_row_number, emit_row_vectors, holds_r
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_bounds import emit_tested
-from selector.emit.thread_edges import emit_at_edges, reaches_edges
+from selector.emit.thread_edges import beside, emit_at_edges, emit_beside, reaches_edges
 from selector.emit.thread_groups import emit_ahead, emit_together
 from selector.emit.thread_lanes import dealt, is_short
 from selector.emit.thread_loops import emit_whole, whole_iterations
@@ -26,9 +26,9 @@ from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_sums import emit_sums, side_by_side
 from selector.emit.thread_tiles import emit_tile, tiles_of
 from selector.emit.thread_vector_code import (
+    condition_of,
     emit_vectors,
     strides_flag,
-    vector_condition,
     vector_flags,
 )
 from selector.emit.thread_vectors import (
@@ -304,15 +304,14 @@ class ThreadCode:
             self._guarded(dealt(s, thread, self.context.names.variable(name)), None)
 
     def _aligned(self, vectors: Vectors, s: Store, extents: tuple[int, ...]) -> None:
-        w, condition = self.context.writer, vector_condition(vectors, self.context)
+        w, near = self.context.writer, beside(vectors, self.context)
+        condition = condition_of(near or vectors.needs, vectors.given, self.context)
+        with w.block() if condition is None else w.when(condition):
+            (emit_beside if near else emit_vectors)(vectors, self.context)
         if condition is None:
-            with w.block():
-                emit_vectors(vectors, self.context)
             return
-        with w.when(condition):
-            emit_vectors(vectors, self.context)
         with w.otherwise():
-            edges = reaches_edges(vectors)
+            edges = near is None and reaches_edges(vectors)
             left = emit_at_edges(vectors, self.context) if edges else None
             if left is not None or not edges:
                 with nullcontext() if left is None else w.otherwise():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from selector.ir.affine import settled
+from selector.ir.affine import Affine, settled
 from selector.ir.lanes import in_lanes
 from selector.ir.nodes import (
     Allocate,
@@ -23,10 +23,13 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.simplify import add, mul
+from selector.ir.simplify import add, div, mod, mul
 from selector.ir.traverse import change_expr, substitute, substitute_stmt
 from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
+
+VECTOR_BYTES = 16  # that a thread moves at once
+BANKS_BYTES = 128  # of shared memory, read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ class Buffers:
 
 class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
-    is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next.
+    is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next, by
+    the thread itself where its steps are whole vectors of memory. Elsewhere it is ``dealt``: kept
+    in shared memory, where neighbouring threads bring and take neighbours.
     """
 
     def __init__(self, found: Spread, buffers: Buffers, along: Var, threads: int) -> None:
@@ -55,6 +60,26 @@ class Steps:
         self.input = found.input
         self.count = found.steps if len(found.inner) == 1 and self.input is not None else 0
         self.row = self.count > 0 and not found.others
+        self.dealt = self.row and self.count > 1 and not self._begins_at_vectors()
+
+    @property
+    def kept(self) -> tuple[int, Memory]:
+        """How many elements the row takes, and where."""
+        elements = self.threads * self.count
+        if self.dealt:
+            return elements + elements // self._banks, Memory.GPU_SHARED
+        return elements, Memory.REGISTER
+
+    @property
+    def _banks(self) -> int:
+        return BANKS_BYTES // self.found.type.bytes
+
+    def _begins_at_vectors(self) -> bool:
+        """Whether the steps of a thread begin at a multiple of vectors, if rows of the array do:
+        elsewhere each of them would be moved alone, as far from its neighbour's as it has steps.
+        """
+        index, per = Affine.of(self.found.store.index), VECTOR_BYTES // self.found.type.bytes
+        return index.offset % per == 0 and self.count % per == 0
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
@@ -103,7 +128,16 @@ class Steps:
     def place(self) -> Expr:
         """Where the input of a step is."""
         step = Var(self.found.inner[0].name)
-        return add(mul(self.along, IntImm(self.count)), step) if self.row else step
+        if not self.row:
+            return step
+        place = add(mul(self.along, IntImm(self.count)), step)
+        return self._apart(place) if self.dealt else place
+
+    def _apart(self, place: Expr) -> Expr:
+        """Where an element of the row is in shared memory: the same step of threads in a row is in
+        different banks.
+        """
+        return add(place, div(place, IntImm(self._banks)))
 
     def stored(self, output: Expr) -> list[Stmt]:
         """What is stored of an output, where it is stored by the thread that computes it."""
@@ -132,9 +166,26 @@ class Steps:
     def _whole_or_some(self, one: Store) -> Stmt:
         """A statement of each step as that of a vector, unless some steps are left out."""
         (x,) = self.found.inner
+        if self.dealt:
+            return self._by_neighbours(one)
         if self.count == 1:
             return self._unless(substitute_stmt(one, {x.name: IntImm(0)}), one)
         return self._unless(_vector(one, x.name, self.count), one)
+
+    def _by_neighbours(self, one: Store) -> Stmt:
+        """A statement of each step, as threads side by side do it for steps side by side."""
+        (x,), tests = self.found.inner, self.found.tests
+        turn = Var(f"{self.buffers.inputs}.turn")
+        place = add(mul(turn, IntImm(self.threads)), self.along)
+        count, last = IntImm(self.count), IntImm(self.count - 1)
+        at = {self.along.name: div(place, count), x.name: mod(place, count)}
+        s, own = substitute_stmt(one, at), [substitute(t, at) for t in tests]
+        end = {self.along.name: IntImm(self.threads - 1), x.name: last}
+        last_one = [substitute(t, end) for t in tests]
+        whole, each = (
+            For(turn.name, IntImm(0), count, ForKind.UNROLLED, body) for body in (s, _where(own, s))
+        )
+        return IfThenElse(every(last_one), whole, each) if tests else whole
 
 
 def _vector(s: Store, name: str, lanes: int) -> Store:

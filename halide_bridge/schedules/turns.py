@@ -83,3 +83,22 @@ def turned(
     copy.reorder(vl, li, vt, *blocks).vectorize(vl)
     copy.gpu_blocks(*blocks).gpu_threads(li, vt)
     return copy
+
+
+def side_by_side(script: Script, func: Recorded, run: int) -> None:
+    """A kernel for a Func of few elements along its first dimension, which a thread has all of, as
+    vectors of ``run``; its neighbours have those behind them.
+    """
+    first, *others = func.args()
+    func.compute_root()
+    aligned(func, first, run)
+    vo, vl, xo, xi, yo, yi = script.variables("vo", "vl", "xo", "xi", "yo", "yi")
+    func.split(first, vo, vl, run).vectorize(vl).unroll(vo)
+    line, rows, outer = (*others[:2], others[2:]) if len(others) > 1 else (*others, None, [])
+    func.split(line, xo, xi, LANES)
+    blocks, threads = [xo], [xi]
+    if rows is not None:
+        func.split(rows, yo, yi, THREADS // LANES)
+        blocks, threads = [xo, yo], [xi, yi]
+    blocks += fused(script, func, outer)
+    func.reorder(vl, vo, *threads, *blocks).gpu_blocks(*blocks).gpu_threads(*threads)

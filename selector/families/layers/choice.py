@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import prod
+from math import inf, prod
 
 from selector.families.contraction.cost import adding
 from selector.families.contraction.tiling import LINE
@@ -56,12 +56,28 @@ def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
     """Whether the products of a layer take CUDA cores longer than it takes to write its image anew,
     channels side by side, and to read that; ``pixels`` of it for each of the result's.
     """
-    run, results = VECTOR // shape.bytes, prod(shape.pixels) * shape.phases
-    elements = shape.channels + 2 * -(-shape.channels // run) * run  # of a pixel
+    results = prod(shape.pixels) * shape.phases
     terms = shape.filters * shape.channels * shape.taps
     cores = results * terms / 1e6 / (CORES * machine.tera_macs("fma.f32"))
-    moved = results * pixels * elements * shape.bytes / 1e6
-    return cores > machine.launch + moved / machine.copy
+    return cores > copying(shape, pixels, machine)
+
+
+def copying(shape: Shape, pixels: int, machine: Machine) -> float:
+    """Microseconds to write an image anew, channels side by side, and to read that: ``pixels`` of
+    it for each of the result's.
+    """
+    run = VECTOR // shape.bytes
+    elements = shape.channels + 2 * -(-shape.channels // run) * run  # of a pixel
+    moved = prod(shape.pixels) * shape.phases * pixels * elements * shape.bytes / 1e6
+    return machine.launch + moved / machine.copy
+
+
+def microseconds(shape: Shape, machine: Machine) -> float:
+    """What a layer takes whose rows of channels the copy engine brings; infinite where it has no
+    schedule.
+    """
+    cycles = (_cycles(t, shape, machine) for t in _space(shape, machine))
+    return min(cycles, default=inf) / machine.megahertz
 
 
 def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:

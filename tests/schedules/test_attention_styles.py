@@ -3,6 +3,7 @@ weights are divided, what is rounded where. What is one loop over the keys is ri
 as selected, simulated and emitted; what is not says why, and is right as well.
 """
 
+# pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
 import math

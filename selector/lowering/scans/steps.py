@@ -24,7 +24,8 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, mul
-from selector.ir.traverse import change_expr, substitute, substitute_stmt
+from selector.ir.traverse import change_expr, replaced_all, substitute, substitute_stmt
+from selector.ir.types import Type
 from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
 
@@ -45,6 +46,11 @@ class Buffers:
     left: str
 
 
+def earlier(steps: int, t: Type) -> Expr:
+    """The output so many steps before, in what is made of it."""
+    return Var(f"$earlier.{steps}", t)
+
+
 class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
     is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next.
@@ -59,8 +65,10 @@ class Steps:
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
 
-    def run(self, more: Callable[[Expr], Sequence[Stmt]]) -> Stmt:
-        """The steps of a thread; ``more`` is done with each output."""
+    def run(self, more: Callable[[Expr], Sequence[Stmt]], following: Expr | None = None) -> Stmt:
+        """The steps of a thread; ``more`` is done with each output; what is made of it and of those
+        before (``following``) takes the place of the step's input.
+        """
         p = self.found
 
         def state(e: Expr) -> Expr | None:
@@ -74,7 +82,13 @@ class Steps:
         output = Var(f"{p.store.buffer}.output", p.type)
         older = reversed(list(pairwise(range(p.order))))
         shifted = [Store(self.buffers.own, IntImm(b), self.number(a)) for a, b in older]
-        body: Stmt = Block((*shifted, Store(self.buffers.own, IntImm(0), output), *more(output)))
+        made: list[Stmt] = []
+        if following is not None:
+            kept = {earlier(n + 1, p.type): self.number(n) for n in range(p.order)}
+            value = replaced_all(following, {earlier(0, p.type): output, **kept})
+            made.append(Store(self.buffers.inputs, self.place(), value))
+        last = Store(self.buffers.own, IntImm(0), output)
+        body: Stmt = Block((*made, *shifted, last, *more(output)))
         s = self._each(LetStmt(output.name, change_expr(p.store.value, state), body))
         if self.row or not self.count:
             return s

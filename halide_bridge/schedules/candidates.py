@@ -46,13 +46,16 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         if source is None and layer.inner:  # what is computed lies as it does
             return window_of(member, program) or product
         turned = source is not None and source.along > 0
-        if source is not None and not turned and prod(layer.steps) > 1:
+        if source is not None and not turned:
             row = known.extent(source.source, 0) * layer.bytes
             turned = row % layers.VECTOR > 0
             layer = replace(layer, copied=turned)
         if _is_joined(layer, turned, program, known, machine):
             return replace(layer, joined=True)
-        return _why_not_copied(layer, turned, program, known, machine) or layer
+        why = _why_not_copied(layer, turned, program, known, machine)
+        if why and layer.copied and prod(layer.steps) == 1:  # threads bring rows that lie anyhow
+            return replace(layer, copied=False)
+        return why or layer
     window = layer or window_of(member, program) or product
     if isinstance(window, str | Product) and isinstance(product, Product):
         n, m = known.extent(member, 0), known.extent(member, product.m)
@@ -122,6 +125,8 @@ def _is_joined(
     shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
     own = _layer_shape(replace(layer, joined=True), program, known)
     behind = pixels // layer.steps[layer.columns.image]
+    if not layers.worth_turning(own, behind, machine):
+        return False
     alone = layers.microseconds(shape, machine)
     alone += layers.copying(shape, pixels, machine) if turned else 0
     return alone > layers.microseconds(own, machine) + layers.copying(own, behind, machine)
@@ -188,7 +193,7 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     rows = 0 if count > 1 else max(_reads_in_rows(m, layer) for m in program)
     return layers.Shape(
         tuple(pixels), filters, channels, taps, layer.bytes, count, steps, rows, reach, fixed,
-        across,
+        across, any(_reads_planes(m, layer) for m in program),
     )  # fmt: skip
 
 
@@ -201,6 +206,14 @@ def _reads_in_rows(reader: Member, layer: Layer) -> int:
     read, first = set(reader.accesses()), Var(reader.args[0])
     rows = any(a.func == layer.func and a.indices[layer.filters] == first for a in read)
     return len(read) if rows else 0
+
+
+def _reads_planes(reader: Member, layer: Layer) -> bool:
+    """Whether what reads a layer has its first pixels innermost."""
+    first = next(d for d in range(len(layer.steps)) if d != layer.filters)
+    return bool(reader.args) and any(
+        a.func == layer.func and a.indices[first] == Var(reader.args[0]) for a in reader.accesses()
+    )
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

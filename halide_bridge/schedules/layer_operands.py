@@ -36,7 +36,7 @@ def by_layer(
         total, args, phases = _phased(script, found, total, stored, args)
     made: Mapping[str, Recorded] = {}
     if found.joined:
-        total, made = _joined(script, found, total, stored)
+        total, made = _joined(script, program, found, total, stored)
         found = found.of_joined
     channels = total.rvars(0)[found.channels]
     taps = tuple(total.rvars(0)[place] for place in found.taps)
@@ -79,7 +79,7 @@ def _phased(
 
 
 def _joined(
-    script: Script, found: Layer, total: Recorded, stored: Recorded
+    script: Script, program: Program, found: Layer, total: Recorded, stored: Recorded
 ) -> tuple[Recorded, Mapping[str, Recorded]]:
     """A sum over channels and columns as one, and its factors by what they are made of, each in a
     kernel of its own.
@@ -88,9 +88,11 @@ def _joined(
     domain = total.rvars(0)
     pair = domain[found.channels], domain[found.columns.place]
     total, *factors = script.joined(total, stored, *pair)
-    for factor in factors:
-        side_by_side(script, factor, VECTOR // found.bytes)
     image, weights = factors[:: 1 if found.factor == 0 else -1]
+    source, run = program.members[found.image], VECTOR // found.bytes
+    pixels = script.func(source.label, source.handle), found.columns.image
+    side_by_side(script, weights, run)
+    side_by_side(script, image, run, pixels)
     return total, {found.image: image, found.weights: weights}
 
 

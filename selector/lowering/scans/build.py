@@ -60,11 +60,12 @@ class Scan:
         inputs: str = "",
         following: Expr | None = None,
         led: bool = False,
+        dealt: bool = False,
     ) -> None:
         """``among``: it may be one of several blocks that run through steps ahead of theirs, at
         least ``kept``. ``inputs``: where it has what its steps read, if not by itself;
         ``following``: what the next recurrence reads of its outputs, which is left there; ``led``:
-        there is one before it that does so (``cascades``).
+        there is one before it that does so (``cascades``); ``dealt``: for one of these steps are.
         """
         self.found, self.following, self.led = found, following, led
         inputs = inputs or f"{found.store.buffer}.inputs"
@@ -83,9 +84,10 @@ class Scan:
         if among and self.fading is not None and not found.in_place:
             before = ahead(found, max(own, kept), self.threads)
             if before is not None:
-                self.ahead = Scan(before, among=False, inputs=inputs, following=following, led=led)
+                shared = {"among": False, "led": led, "dealt": dealt}
+                self.ahead = Scan(before, inputs=inputs, following=following, **shared)
         self.along = Var(found.along.name)
-        self.steps = Steps(found, self.buffers, self.along, self.threads)
+        self.steps = Steps(found, self.buffers, self.along, self.threads, dealt)
         self.beside, self.count = _flat(found.others)
         turns = prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))
         # the power by which a block carries a state on
@@ -152,9 +154,9 @@ class Scan:
         """And what threads have of its inputs, and of those ahead."""
         for scan in (self, self.ahead):
             if scan is not None and scan.steps.row:
-                elements = IntImm(self.threads * scan.steps.count)
+                elements, memory = scan.steps.kept
                 name, t = scan.buffers.inputs, self.found.type
-                body = Allocate(name, t, (elements,), Memory.REGISTER, body)
+                body = Allocate(name, t, (IntImm(elements),), memory, body)
         return body
 
     def _rounds(self) -> int:

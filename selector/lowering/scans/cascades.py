@@ -54,9 +54,9 @@ def cascade(kernels: Sequence[Stmt]) -> For | None:
     if None in links or None in faded or any(p.in_place or p.join for p in spreads):
         return None
     spreads[-1] = replace(spreads[-1], kept=spreads[-1].then is None)
-    inputs = f"{spreads[0].store.buffer}.inputs"
+    inputs, dealt = f"{spreads[0].store.buffer}.inputs", any(Scan(p).steps.dealt for p in spreads)
     scans = [
-        Scan(p, kept=steps, inputs=inputs, following=following, led=n > 0)
+        Scan(p, kept=steps, inputs=inputs, following=following, led=n > 0, dealt=dealt)
         for n, (p, following) in enumerate(zip(spreads, (*links, None), strict=True))
     ]
     if not all(s.alone and s.steps.row for s in scans):

@@ -59,6 +59,8 @@ class Fitted:
     by_threads: float = 7.0
     by_warp: float = 0.8
     multicast: float = 0.62
+    merged: float = 0.65
+    shared_twice: float = 1.12
     again: float = 1.8
     copy_kernel: float = 0.7
     turned_copy: float = 2.7
@@ -81,6 +83,7 @@ SUM_BYTES = 4
 MOST_IN_CLUSTER = 2  # blocks
 MOST_STAYING = 2  # blocks that stay on a multiprocessor
 SECTOR = 32  # bytes
+NEIGHBOURS = 16  # blocks
 STRIP = 32  # columns of a vector statement whose results leave as one box
 
 
@@ -161,8 +164,9 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     at_a_time = max(together, min(blocks, MOST_STAYING)) if stays else together
     run = 1 << max(4, (shape.k - 1).bit_length())  # no shorter than any of the space
     twice = _asked_twice(t, copied, run, MOST_IN_CLUSTER, shape, fitted) * t.own(shape.k)
-    kilobytes = blocks * (_block_bytes(t, shape, fitted) + twice) / 1e3
-    filling = kilobytes / machine.kilobytes(machine.fill)
+    kilobytes = blocks * (sum(_operands(t, shape)) * t.own(shape.k) + twice) / 1e3
+    void = _void(t, copied, shape, blocks) * fitted.void
+    filling = (kilobytes + void) / machine.kilobytes(machine.fill)
     if _left(shape.odd, copied):
         filling = max(filling, kilobytes / (at_a_time * _feeding(t, fitted)))
     multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine, fitted) / machine.megahertz
@@ -243,21 +247,60 @@ def _filling(
 ) -> tuple[float, float]:
     """What all multiprocessors get from the L2 cache, and the busiest one alone."""
     rows_a, rows_b = _operands(t, shape)
-    shared = rows_b if t.band else rows_a
-    through = tiles * (rows_a + rows_b - shared * (1 - 1 / t.cluster)) * t.own(shape.k)
-    cache = through / 1e6 / machine.l2
-    twice = _asked_twice(t, t.copied, t.k, t.cluster, shape, fitted) * t.own(shape.k)
-    own = blocks * (_block_bytes(t, shape, fitted) + twice) / 1e3
-    rate = full = machine.kilobytes(machine.fill)
+    at_once = not t.persistent and blocks == together
+    cache = tiles * _through(t, shape, fitted, at_once=at_once) / 1e6 / machine.l2
+    twice = blocks * _asked_twice(t, t.copied, t.k, t.cluster, shape, fitted) * t.own(shape.k) / 1e3
+    own = blocks * (rows_a + rows_b) * t.own(shape.k) / 1e3
+    full = machine.kilobytes(machine.fill)
+    filling = (own + twice) / full
     ahead = blocks / together if t.persistent else 1  # tiles of a block's ring
     if ahead * max(t.own(shape.k), t.k) > t.stages * t.k:  # else all is on its way at once
         held = fitted.held + fitted.held_beside * (t.persistent > 1)
         slots = max(t.stages - held, 0.5)
         ring = together * slots * t.k * (rows_a + rows_b) / 1e3
-        rate = min(full, ring / fitted.arrival)
+        filling = max(filling, own * fitted.arrival / ring)
     if _left(shape.odd, t.copied):
-        return cache, own / min(rate, together * _feeding(t, fitted))
-    return cache, own / rate
+        filling = max(filling, (own + twice) / (together * _feeding(t, fitted)))
+    return cache, filling + _void(t, t.copied, shape, blocks) * fitted.void / full
+
+
+def _through(t: Tiling, shape: Shape, fitted: Fitted, *, at_once: bool) -> float:
+    """Bytes that the L2 cache is asked for a block's sake. Of blocks that all run at once, those
+    that are neighbours on the GPU ask for the same rows at the same time, which are read once; not
+    so where blocks are at different tiles after a while, nor what a cluster brings each other.
+    """
+    rows = [
+        size * _in_cache(t, shape, name)
+        for name, size in zip("AB", _operands(t, shape), strict=True)
+    ]
+    own = sum(rows)
+    if t.cluster > 1:
+        shared = rows[1] if t.band else rows[0]
+        own = fitted.shared_twice * (own - shared * (1 - 1 / t.cluster))
+    elif at_once:
+        down, across = beside(t, shape)
+        once = (down * rows[0] + across * rows[1]) / NEIGHBOURS
+        own -= fitted.merged * max(own - once, 0.0)
+    return own * t.own(shape.k)
+
+
+def beside(t: Tiling, shape: Shape) -> tuple[int, int]:
+    """Block rows and columns of neighbours on the GPU, which have numbers that follow each other."""
+    tiles_m, tiles_n = -(-shape.m // t.m), -(-shape.n // t.n)
+    band = min(t.band or 1, tiles_m)
+    across = min(tiles_n, -(-NEIGHBOURS // band))
+    down = min(tiles_m, band * max(1, NEIGHBOURS // (band * across)))
+    return down, across
+
+
+def _in_cache(t: Tiling, shape: Shape, name: str) -> float:
+    """Times as long a row of an operand takes the L2 cache, which gives two sectors of a line at a
+    time, where rows begin within a line.
+    """
+    pitch = shape.row_bytes(name)
+    if name in t.copied or pitch % LINE == 0:
+        return 1.0
+    return 1.5 if pitch % SECTOR else 1.33
 
 
 def _asked_twice(
@@ -290,11 +333,15 @@ def _operands(t: Tiling, shape: Shape) -> tuple[int, int]:
     )
 
 
-def _block_bytes(t: Tiling, shape: Shape, fitted: Fitted) -> float:
-    """What a block gets, with what lies beyond an operand."""
-    rows_a, rows_b = _operands(t, shape)
-    void = (t.m - min(t.m, shape.m) + t.n - min(t.n, shape.n)) * shape.bytes
-    return (rows_a + rows_b + fitted.void * void) * t.own(shape.k)
+def _void(t: Tiling, copied: str, shape: Shape, blocks: int) -> float:
+    """10^3 bytes beyond the operands that the copy engine makes zero for a multiprocessor's blocks:
+    for the one with the last rows of both, and for all where a tile is larger than an operand.
+    """
+    found = 0
+    for name, tile, extent in (("A", t.m, shape.m), ("B", t.n, shape.n)):
+        if shape.along(name) or (name in copied and name in shape.across):
+            found += (-extent % tile) * (blocks if extent < tile else 1)
+    return found * shape.bytes * t.own(shape.k) / 1e3
 
 
 def _feeding(t: Tiling, fitted: Fitted) -> float:

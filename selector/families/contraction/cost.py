@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from selector.families.contraction.limits import registers_given, shared_bytes
-from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
+from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, NEIGHBOURS, Shape, Tiling, beside
 from selector.machine.record import Machine, Rate
 from selector.targets import Multiprocessor, Target, find_target
 
@@ -35,8 +35,7 @@ class Fitted:
     copy where the copy engine cannot, and a warp that multiplies as well. ``multicast``: of meeting
     in a cluster. ``again``: until the next block on a multiprocessor multiplies. ``copy_kernel``:
     of a copy ahead, beside its bytes, which take ``turned_copy`` times as long where it turns them.
-    ``store``: until a block has handed over its results, and clocks for a ``sector`` of them
-    (``alone``: times as many where one group has them all), for an element in a ``narrow`` strip,
+    ``store``: until a block has handed over its results, and clocks for a ``sector`` of them, for an element in a ``narrow`` strip,
     or for one that a lane stores by itself, where operands are swapped (``scattered``). ``turn``:
     clocks between runs of a group alone; ``step``: from a warp's loads to its next ones, and for
     each result of ``single`` floats; ``turning``: times as long it reads bytes that do not lie
@@ -44,38 +43,37 @@ class Fitted:
     thread that are on their way at once, and ``meeting``, of the threads that add a result's.
     """
 
-    overlap: float = 2.7
-    start: float = 0.6
+    overlap: float = 3.4
+    start: float = 0.55
     arrival: float = 1.08
-    held: float = 0.75
+    held: float = 1.44
     held_beside: float = 0.8
-    sectors: float = 2.0
-    sectors_along: float = 1.2
+    sectors: float = 2.2
+    sectors_along: float = 2.0
     lines: float = 0.05
-    parts_of_lines: float = 0.6
+    parts_of_lines: float = 1.6
     short_rows: float = 1.0
-    shared_lines: float = 0.8
+    shared_lines: float = 1.26
     void: float = 2.2
     by_threads: float = 7.0
     by_warp: float = 0.8
-    multicast: float = 0.62
-    merged: float = 0.65
+    multicast: float = 0.18
+    merged: float = 0.68
     shared_twice: float = 1.12
-    again: float = 1.8
-    copy_kernel: float = 0.7
-    turned_copy: float = 2.7
-    store: float = 0.4
-    sector: float = 1.55
-    alone: float = 1.35
-    narrow: float = 0.23
-    scattered: float = 0.42
-    turn: float = 1.6
+    again: float = 0.57
+    copy_kernel: float = 0.78
+    turned_copy: float = 1.65
+    store: float = 0.36
+    sector: float = 1.32
+    narrow: float = 0.06
+    scattered: float = 0.225
+    turn: float = 0.64
     step: float = 105.0
     single: float = 0.25
-    turning: float = 8.5
+    turning: float = 16.4
     adding: float = 0.25
     meeting: float = 0.61
-    round: float = 0.58
+    round: float = 0.97
 
 
 FITTED = Fitted()
@@ -83,7 +81,6 @@ SUM_BYTES = 4
 MOST_IN_CLUSTER = 2  # blocks
 MOST_STAYING = 2  # blocks that stay on a multiprocessor
 SECTOR = 32  # bytes
-NEIGHBOURS = 16  # blocks
 STRIP = 32  # columns of a vector statement whose results leave as one box
 
 
@@ -113,11 +110,7 @@ class Estimate:
 def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED) -> Estimate:
     """Of a schedule that ``limits.why_not`` lets pass."""
     target = find_target(machine.target)
-    tiles_n, tiles_m = -(-shape.n // t.n), -(-shape.m // t.m)
-    if t.band:  # all bands are as high: blocks beyond C multiply for nothing
-        tiles_m = -(-tiles_m // t.band) * t.band
-    else:
-        tiles_n = -(-tiles_n // t.cluster) * t.cluster
+    tiles_m, tiles_n = _tiles(t, shape)
     running = machine.running(t.cluster)
     tiles = tiles_n * tiles_m * t.sums(shape.k) * shape.batch
     blocks = -(-tiles // running)
@@ -165,7 +158,8 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     run = 1 << max(4, (shape.k - 1).bit_length())  # no shorter than any of the space
     twice = _asked_twice(t, copied, run, MOST_IN_CLUSTER, shape, fitted) * t.own(shape.k)
     kilobytes = blocks * (sum(_operands(t, shape)) * t.own(shape.k) + twice) / 1e3
-    void = _void(t, copied, shape, blocks) * fitted.void
+    beyond = -shape.m % t.m, -shape.n % t.n
+    void = _void(t, copied, shape, blocks, beyond) * fitted.void
     filling = (kilobytes + void) / machine.kilobytes(machine.fill)
     if _left(shape.odd, copied):
         filling = max(filling, kilobytes / (at_a_time * _feeding(t, fitted)))
@@ -261,7 +255,9 @@ def _filling(
         filling = max(filling, own * fitted.arrival / ring)
     if _left(shape.odd, t.copied):
         filling = max(filling, (own + twice) / (together * _feeding(t, fitted)))
-    return cache, filling + _void(t, t.copied, shape, blocks) * fitted.void / full
+    tiles_m, tiles_n = _tiles(t, shape)
+    beyond = tiles_m * t.m - shape.m, tiles_n * t.n - shape.n
+    return cache, filling + _void(t, t.copied, shape, blocks, beyond) * fitted.void / full
 
 
 def _through(t: Tiling, shape: Shape, fitted: Fitted, *, at_once: bool) -> float:
@@ -278,19 +274,10 @@ def _through(t: Tiling, shape: Shape, fitted: Fitted, *, at_once: bool) -> float
         shared = rows[1] if t.band else rows[0]
         own = fitted.shared_twice * (own - shared * (1 - 1 / t.cluster))
     elif at_once:
-        down, across = beside(t, shape)
+        down, across = beside(t.band, -(-shape.m // t.m), -(-shape.n // t.n))
         once = (down * rows[0] + across * rows[1]) / NEIGHBOURS
         own -= fitted.merged * max(own - once, 0.0)
     return own * t.own(shape.k)
-
-
-def beside(t: Tiling, shape: Shape) -> tuple[int, int]:
-    """Block rows and columns of neighbours on the GPU, which have numbers that follow each other."""
-    tiles_m, tiles_n = -(-shape.m // t.m), -(-shape.n // t.n)
-    band = min(t.band or 1, tiles_m)
-    across = min(tiles_n, -(-NEIGHBOURS // band))
-    down = min(tiles_m, band * max(1, NEIGHBOURS // (band * across)))
-    return down, across
 
 
 def _in_cache(t: Tiling, shape: Shape, name: str) -> float:
@@ -333,15 +320,25 @@ def _operands(t: Tiling, shape: Shape) -> tuple[int, int]:
     )
 
 
-def _void(t: Tiling, copied: str, shape: Shape, blocks: int) -> float:
+def _void(t: Tiling, copied: str, shape: Shape, blocks: int, beyond: tuple[int, int]) -> float:
     """10^3 bytes beyond the operands that the copy engine makes zero for a multiprocessor's blocks:
-    for the one with the last rows of both, and for all where a tile is larger than an operand.
+    for the one that has most, of ``beyond`` rows of both, and for all where a tile is larger than
+    an operand.
     """
     found = 0
-    for name, tile, extent in (("A", t.m, shape.m), ("B", t.n, shape.n)):
+    sizes = ("A", t.m, shape.m, beyond[0]), ("B", t.n, shape.n, beyond[1])
+    for name, tile, extent, rows in sizes:
         if shape.along(name) or (name in copied and name in shape.across):
-            found += (-extent % tile) * (blocks if extent < tile else 1)
+            found += min(rows, tile) * (blocks if extent < tile else 1)
     return found * shape.bytes * t.own(shape.k) / 1e3
+
+
+def _tiles(t: Tiling, shape: Shape) -> tuple[int, int]:
+    """Rows and columns of tiles, with those beyond C."""
+    tiles_m, tiles_n = -(-shape.m // t.m), -(-shape.n // t.n)
+    if t.band:  # all bands are as high: blocks beyond C multiply for nothing
+        return -(-tiles_m // t.band) * t.band, tiles_n
+    return tiles_m, -(-tiles_n // t.cluster) * t.cluster
 
 
 def _feeding(t: Tiling, fitted: Fitted) -> float:
@@ -404,7 +401,6 @@ def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together
     sectors = elements * size / (32 if boxes or t.part else 16)
     clocks = fitted.sector * sectors
     if t.unit == "group":
-        clocks *= max(1.0, fitted.alone / t.parts)
         clocks += fitted.narrow * elements if t.vector_columns < STRIP else 0.0
     return fitted.store + (clocks if boxes else together * clocks) / machine.megahertz
 

@@ -5,8 +5,8 @@ architecture white papers, H200 and B200 data sheets. Rates of tensor units foll
 TFLOPS there: TFLOPS / (2 x multiprocessors x the boost clock of that table). That of ``mma.sync``
 on sm_90 is 62 % of wgmma's, measured; on sm_100 it is taken to be sm_80's, which nobody measured.
 What one multiprocessor gets from L2 is 64 bytes a clock by design (Citadel, "Dissecting the Volta
-GPU architecture via microbenchmarking", table 3.1; later ones the same); of the H200 it is the rate
-that fits a thousand timed products (``selector.families.contraction.cost``).
+GPU architecture via microbenchmarking", table 3.1; later ones the same); of Hopper that and the
+rate of all of them are what fits timed products (``selector.families.contraction.cost``).
 """
 
 from __future__ import annotations

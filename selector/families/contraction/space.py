@@ -14,7 +14,15 @@ from selector.families.contraction.limits import (
     turns_too_much,
     why_not,
 )
-from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling, beside
+from selector.families.contraction.tiling import (
+    ALONE,
+    AT_ONCE,
+    LINE,
+    NEIGHBOURS,
+    Shape,
+    Tiling,
+    neighbours,
+)
 from selector.machine.record import Machine
 from selector.targets import Target, find_target
 
@@ -228,12 +236,12 @@ def band_of(tiles_m: int, cluster: int) -> int:
 
 @lru_cache(maxsize=4096)
 def band_at_once(tiles_m: int, tiles_n: int, m: int, n: int) -> int:
-    """Block rows of a band where all blocks run at once: those for which neighbours on the GPU, with
-    what lies beyond the last row of C, read the fewest rows of both operands.
+    """Block rows of a band where all blocks run at once: those for which neighbours on the GPU read
+    the fewest rows of both operands, with what lies beyond the last row of C.
     """
 
     def read(band: int) -> tuple[int, int]:
-        down, across = beside(band, tiles_m, tiles_n)
+        down, across = neighbours(NEIGHBOURS, band, tiles_m, tiles_n)
         return -(-tiles_m // band) * band * (down * m + across * n), abs(band - USUAL_BAND)
 
     return min(range(1, HIGHEST_BAND + 1), key=read)

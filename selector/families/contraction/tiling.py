@@ -199,10 +199,10 @@ class Tiling:
         return text + "".join(part for part, wanted in said if wanted)
 
 
-def beside(band: int, tiles_m: int, tiles_n: int) -> tuple[int, int]:
-    """Rows and columns of tiles that neighbours on the GPU have: numbers that follow each other go
-    down a band first (0: along n).
+def neighbours(count: int, band: int, tiles_m: int, tiles_n: int) -> tuple[int, int]:
+    """Rows and columns of the tiles of so many blocks whose numbers follow each other: they go down
+    a band first (0: along n).
     """
     down = min(band or 1, tiles_m)
-    across = min(tiles_n, -(-NEIGHBOURS // down))
-    return min(tiles_m, down * max(1, NEIGHBOURS // (down * across))), across
+    across = min(tiles_n, -(-count // down))
+    return min(tiles_m, down * max(1, count // (down * across))), across

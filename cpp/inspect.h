@@ -50,6 +50,13 @@ struct Phases {
 Halide::Func phased(const Halide::Internal::Function &f, Halide::Internal::Function reader,
                     const std::vector<Phases> &phases, const std::string &name);
 
+// A Func of that name that `reader` reads in place of `f`, the sum of the same products over its
+// variables `inner` and `outer` as one; and both factors of these, Funcs whose first dimension numbers
+// the terms. None where `f` has another update, factors that are no elements, or any number of terms.
+std::vector<Halide::Func> joined(const Halide::Internal::Function &f,
+                                 Halide::Internal::Function reader, const std::string &inner,
+                                 const std::string &outer, const std::string &name);
+
 // A sum over taps: which dimension of its results has starts and weights of their own, what it reads
 // from the starts on, and its weights; and how many neighbours are to begin together, in runs of so
 // many pixels.

@@ -227,6 +227,10 @@ PYBIND11_MODULE(_native, m) {
         }
         return bridge::phased(f.function(), reader.function(), all, name);
     });
+    m.def("joined", [](const Halide::Func &f, const Halide::Func &reader, const std::string &inner,
+                       const std::string &outer, const std::string &name) {
+        return bridge::joined(f.function(), reader.function(), inner, outer, name);
+    });
     m.def("interleaved", [](const Halide::Func &stored, int channels, bool output) {
         bridge::interleaved(stored, channels, output);
     });

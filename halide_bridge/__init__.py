@@ -12,7 +12,7 @@ from halide_bridge.adjoints import adjoint
 from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.float8 import e4m3, e5m2
 from halide_bridge.groups import Taps, grouped
-from halide_bridge.instead import clone, from_zero, narrowed, operand, phased
+from halide_bridge.instead import clone, from_zero, joined, narrowed, operand, phased
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
     MemoryType,
@@ -49,6 +49,7 @@ __all__ = [
     "funcs",
     "grouped",
     "interleaved",
+    "joined",
     "lower",
     "narrowed",
     "online",

@@ -119,3 +119,29 @@ def phased(func: Func, reader: Func, phases: Sequence[tuple[Named, Named, Named,
     for x, outer, loop, count in phases:
         reader.split(x, outer, loop, count)
     return made
+
+
+def joined(func: Func, reader: Func, inner: Named, outer: Named) -> tuple[Func, Func, Func]:
+    """A Func of its own that ``reader`` reads in place of ``func``, from now on, whose sum goes
+    over two of its variables as one, and the factors of its products: with ``r.x``, of which there
+    are 3, and ``r.y`` of ``f[c, x] += A[r.x, 2 * x + r.y] * B[r.x, r.y, c]`` these are
+    ``joined[c, x] += a[k, x] * b[k, c]``, ``a[k, x] = A[k % 3, 2 * x + k / 3]`` and
+    ``b[k, c] = B[k % 3, k / 3, c]``. Beyond the last term the factors have that again. All three
+    are to be scheduled.
+
+    The numbers of terms are constants. ``ScheduleError`` if it is no such sum, or ``reader`` does
+    not read it.
+    """
+    name = f"{plain(func.name())}_joined"
+    made = native().joined(func, reader, inner.name(), outer.name(), name)
+    if not made:
+        raise ScheduleError(
+            f"`{plain(func.name())}` has no sum over `{inner.name()}` and `{outer.name()}` as one "
+            f"in `{plain(reader.name())}`",
+            why="it adds no products of elements, or the number of their terms is not known, or it "
+            "is not read there",
+            hint="a Func with one update, f[...] += a * b, and a Func that reads it",
+            where=caller_location(),
+        )
+    total, a, b = made
+    return total, a, b

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from halide_bridge.clamps import is_clamp
-from halide_bridge.normalise import can_inline, normal_expr, whole_reduction
+from halide_bridge.normalise import can_inline, negate, normal_expr, whole_reduction
 from halide_bridge.ramps import canonical_index
 from selector.diagnostics import ScheduleError
 from selector.ir import nodes as ir
@@ -177,6 +177,8 @@ class Reader:
             return ir.Select(values[0], values[1], values[2])
         if name == "mux":
             return _mux(values)
+        if name == "bitwise_not" and result.is_bool:  # Python's ~
+            return negate(values[0])
         if name in _WIDENING:
             return ir.Binary(_WIDENING[name], *(normal_expr(ir.Cast(result, v)) for v in values))
         return ir.Call(result, name, values)

@@ -18,7 +18,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,11 @@ from programs import Program, programs  # noqa: E402
 from selector.diagnostics import UserError  # noqa: E402
 from selector.runtime import nvrtc  # noqa: E402
 
-CHOSEN: list[Program] = []  # a worker is a fork, since programs hold functions
+CHOSEN: list[Program] = []  # of this process: programs hold functions, which cannot be sent
+
+
+def choose(match: str) -> None:
+    CHOSEN[:] = [p for p in programs() if re.search(match, f"{p.name} {p.target}")]
 
 
 def code_of(program: Program, before: Code | None) -> Code:
@@ -64,15 +68,16 @@ def entry(i: int, before: Mapping[Key, Code]) -> tuple[Key, Code]:
     return key, code_of(CHOSEN[i], before.get(key))
 
 
-def codes_of(
-    chosen: Sequence[Program], before: Mapping[Key, Code], workers: int
-) -> Iterator[tuple[Key, Code]]:
-    CHOSEN[:] = chosen
-    job, numbers = partial(entry, before=before), range(len(chosen))
+def codes_of(match: str, before: Mapping[Key, Code], workers: int) -> Iterator[tuple[Key, Code]]:
+    """What the programs that hold a regex become. A worker is a new process: a fork would have the
+    locks of Halide's and egglog's threads, and nobody to open them."""
+    choose(match)
+    job, numbers = partial(entry, before=before), range(len(CHOSEN))
     if workers < 2:
         yield from map(job, numbers)
         return
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
+    start = multiprocessing.get_context("spawn")
+    with start.Pool(workers, initializer=choose, initargs=(match,)) as pool:
         yield from pool.imap(job, numbers, chunksize=8)
 
 
@@ -126,9 +131,8 @@ def main() -> int:
         print(f"machine code was recorded with NVRTC {record.nvrtc}; this is {version}")
         if options.update:  # all of it is compiled anew
             record, options.match = replace(record, codes={}), ""
-    chosen = [p for p in programs() if re.search(options.match, f"{p.name} {p.target}")]
     before = {k: c for k, c in record.codes.items() if re.search(options.match, " ".join(k))}
-    now = dict(codes_of(chosen, before, options.workers))
+    now = dict(codes_of(options.match, before, options.workers))
     changes = differences(before, now)
     for (program, target), how in sorted(changes.items(), key=lambda item: item[1]):
         print(f"{how:18} {program} {target}")

@@ -39,19 +39,25 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         return product
     layer = layer_of(member, program)
     if isinstance(layer, Layer) and not find_target(machine.target).has("wgmma"):
-        layer = ""  # it may be a product of the pixels that each tap reads
+        # It may be a product of the pixels that each tap reads.
+        layer = "only warpgroups have layers with phases" if max(layer.phases) > 1 else ""
     if isinstance(layer, Layer):
         source = argument_of(program.members[layer.image], layer.inner, program)
         if source is None and layer.inner:  # what is computed lies as it does
             return window_of(member, program) or product
         turned = source is not None and source.along > 0
-        if source is not None and not turned and prod(layer.steps) > 1:
+        if source is not None and not turned:
             row = known.extent(source.source, 0) * layer.bytes
             turned = row % layers.VECTOR > 0
             layer = replace(layer, copied=turned)
-        return _why_not_copied(layer, turned, program, known, machine) or layer
+        if _is_joined(layer, turned, program, known, machine):
+            return replace(layer, joined=True)
+        why = _why_not_copied(layer, turned, program, known, machine)
+        if why and layer.copied and prod(layer.steps) == 1:  # threads bring rows that lie anyhow
+            return replace(layer, copied=False)
+        return why or layer
     window = layer or window_of(member, program) or product
-    if isinstance(window, str) and isinstance(product, Product):
+    if isinstance(window, str | Product) and isinstance(product, Product):
         n, m = known.extent(member, 0), known.extent(member, product.m)
         k = known.value(member.stages[1].reduced[product.k].extent)
         return product if fills(n, m, k) else "tiles of its products would be mostly empty"
@@ -108,6 +114,24 @@ def _why_not_copied(
     return ""
 
 
+def _is_joined(
+    layer: Layer, turned: bool, program: Program, known: Guess, machine: Machine
+) -> bool:
+    """Whether a layer is faster with its channels and columns as one sum, for which its image is
+    written anew with a window for each pixel (``turned``: it is in any case).
+    """
+    if layer.columns is None or max(layer.phases) > 1:
+        return False
+    shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
+    own = _layer_shape(replace(layer, joined=True), program, known)
+    behind = pixels // layer.steps[layer.columns.image]
+    if not layers.worth_turning(own, behind, machine):
+        return False
+    alone = layers.microseconds(shape, machine)
+    alone += layers.copying(shape, pixels, machine) if turned else 0
+    return alone > layers.microseconds(own, machine) + layers.copying(own, behind, machine)
+
+
 def candidates(found: Sum, program: Program, known: Guess, machine: Machine) -> Iterator[Tiling]:
     """Schedules of a sum, the best first."""
     if isinstance(found, Window):
@@ -155,6 +179,12 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     reduced = member.stages[1].reduced
     taps = prod(number(reduced[place].extent) or 1 for place in layer.taps)
     summed = reduced[layer.channels].extent
+    channels, fixed = max(1, known.value(summed)), number(summed) is not None
+    across = layer.along[1] == 0 and layer.bytes > 1
+    if layer.joined:
+        assert layer.columns is not None
+        taps, channels, across = taps // layer.columns.taps, layer.columns.terms, False
+        layer = layer.of_joined
     phases = [n for d, n in enumerate(layer.phases) if d != layer.filters]
     pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
     count = prod(phases)
@@ -162,8 +192,8 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     reach = tuple(r for d, r in enumerate(layer.reach) if d != layer.inner)
     rows = 0 if count > 1 else max(_reads_in_rows(m, layer) for m in program)
     return layers.Shape(
-        tuple(pixels), filters, max(1, known.value(summed)), taps, layer.bytes, count, steps, rows,
-        reach, number(summed) is not None, layer.along[1] == 0 and layer.bytes > 1,
+        tuple(pixels), filters, channels, taps, layer.bytes, count, steps, rows, reach, fixed,
+        across, any(_reads_planes(m, layer) for m in program),
     )  # fmt: skip
 
 
@@ -176,6 +206,14 @@ def _reads_in_rows(reader: Member, layer: Layer) -> int:
     read, first = set(reader.accesses()), Var(reader.args[0])
     rows = any(a.func == layer.func and a.indices[layer.filters] == first for a in read)
     return len(read) if rows else 0
+
+
+def _reads_planes(reader: Member, layer: Layer) -> bool:
+    """Whether what reads a layer has its first pixels innermost."""
+    first = next(d for d in range(len(layer.steps)) if d != layer.filters)
+    return bool(reader.args) and any(
+        a.func == layer.func and a.indices[first] == Var(reader.args[0]) for a in reader.accesses()
+    )
 
 
 def window_shape(window: Window, program: Program, known: Guess) -> windows.Shape:

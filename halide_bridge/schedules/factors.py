@@ -8,6 +8,7 @@ from halide_bridge.instead import narrowed, operand
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import fills, sum_of
 from halide_bridge.schedules.recognise.attention import online_of
+from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
@@ -44,8 +45,12 @@ def _apart(member: Member, program: Program, known: Guess, machine: Machine) -> 
     if not found or not isinstance(sum_of(member, program, known, machine), str):
         return []
     depth = max(known.value(r.extent) for r in member.stages[1].reduced)
-    n, *others = (known.extent(member, d) for d in range(len(member.args)))
-    if not any(fills(n, m, depth) for m in others):  # whichever its rows will go along
+    # Whichever its rows will go along. What has taps of its own for each pixel has images alone,
+    # which may be few.
+    rows, own = range(1, len(member.args)), with_own_taps(member)
+    if own:
+        rows = [d for d in rows if member.args[d] not in own and known.tells(member, d)]
+    if not any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in rows):
         return []
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]

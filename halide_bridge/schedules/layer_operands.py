@@ -4,8 +4,8 @@ kernels of their own copy them (``turns``), and one of the phases of its pixels 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from halide_bridge.schedules.contraction import added, as_one
@@ -14,7 +14,7 @@ from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
-from halide_bridge.schedules.turns import Argument, argument_of, turned
+from halide_bridge.schedules.turns import Argument, argument_of, side_by_side, turned
 from selector.families.layers import VECTOR, Tiling
 
 
@@ -34,6 +34,10 @@ def by_layer(
     phases: tuple[Any, ...] = ()
     if max(found.phases) > 1:
         total, args, phases = _phased(script, found, total, stored, args)
+    made: Mapping[str, Recorded] = {}
+    if found.joined:
+        total, made = _joined(script, program, found, total, stored)
+        found = found.of_joined
     channels = total.rvars(0)[found.channels]
     taps = tuple(total.rvars(0)[place] for place in found.taps)
     if size.part:
@@ -41,7 +45,7 @@ def by_layer(
         total.update().split(total.rvars(0)[found.channels], channels, inner, size.part)
         total, stored, args, phases = _parted(script, total, stored, channels)
         channels = inner
-    operands = _Operands(script, program, known, total, found.copied)
+    operands = _Operands(script, program, known, total, found.copied, made)
     if max(found.steps) > 1:
         staged = _windows(script, found, total, (channels, taps))
         replace(operands, total=staged).rows(found.image, (found.inner,))
@@ -72,6 +76,24 @@ def _phased(
             pixels[d] = outer
             loops.append(phase)
     return script.phased(total, stored, told), tuple(pixels), tuple(loops)
+
+
+def _joined(
+    script: Script, program: Program, found: Layer, total: Recorded, stored: Recorded
+) -> tuple[Recorded, Mapping[str, Recorded]]:
+    """A sum over channels and columns as one, and its factors by what they are made of, each in a
+    kernel of its own.
+    """
+    assert found.columns is not None
+    domain = total.rvars(0)
+    pair = domain[found.channels], domain[found.columns.place]
+    total, *factors = script.joined(total, stored, *pair)
+    image, weights = factors[:: 1 if found.factor == 0 else -1]
+    source, run = program.members[found.image], VECTOR // found.bytes
+    pixels = script.func(source.label, source.handle), found.columns.image
+    side_by_side(script, weights, run)
+    side_by_side(script, image, run, pixels)
+    return total, {found.image: image, found.weights: weights}
 
 
 def _parted(
@@ -110,6 +132,7 @@ class _Operands:
     known: Guess
     total: Recorded
     copied: bool = False
+    made: Mapping[str, Recorded] = field(default_factory=dict[str, Recorded])
 
     def _func(self, member: Member) -> Recorded:
         return self.script.func(member.label, member.handle)
@@ -122,8 +145,10 @@ class _Operands:
     def rows(self, name: str, either: Sequence[int]) -> tuple[Recorded, int]:
         """An operand of a layer, and along which of some dimensions it has rows. Where none lies
         innermost in an argument, or rows are to be ``copied``, a kernel of its own turns that, so
-        that the first does.
+        that the first does. What is ``made`` has been stored so.
         """
+        if name in self.made:
+            return self.made[name], either[0]
         operand = self.program.members[name]
         found = [argument_of(operand, d, self.program) for d in either]
         for argument, d in zip(found, either, strict=True):

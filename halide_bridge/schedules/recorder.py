@@ -215,6 +215,18 @@ class Script:
         self._lines.append(("=", f"{identifier} = hb.phased({said})"))
         return Recorded(self, identifier, value)
 
+    def joined(
+        self, of: Recorded, reader: Recorded, inner: Any, outer: Any
+    ) -> tuple[Recorded, Recorded, Recorded]:
+        """A sum for a reader over two of its variables as one, and the factors of its products."""
+        values = instead.joined(of.value, reader.value, self._value(inner), self._value(outer))
+        stem = f"{of.text}_joined"
+        names = [self._identifier(name) for name in (stem, f"{stem}_a", f"{stem}_b")]
+        said = ", ".join((of.text, reader.text, self._text(inner), self._text(outer)))
+        self._lines.append(("=", f"{', '.join(names)} = hb.joined({said})"))
+        total, a, b = (Recorded(self, n, v) for n, v in zip(names, values, strict=True))
+        return total, a, b
+
     def say(self, of: Recorded, directive: str, arguments: tuple[Any, ...]) -> None:
         """A directive of Halide's."""
         getattr(of.value, directive)(*map(self._value, arguments))

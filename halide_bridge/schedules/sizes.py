@@ -53,6 +53,13 @@ class Guess:
         except (ArithmeticError, KeyError, NotImplementedError, TypeError, ValueError):
             return USUAL
 
+    def tells(self, member: Member, d: int) -> bool:
+        """Whether an extent is known, and not just what is usual."""
+        ends = member.region[d] if d < len(member.region) else (None,)
+        names = {name for e in ends if e is not None for name in free_vars(e)}
+        known = None not in ends and all(self.get(n) is not None for n in names if ".extent." in n)
+        return known or member.args[d] in member.bounds
+
     def extent(self, member: Member, d: int) -> int:
         declared = member.bounds.get(member.args[d])
         if declared is not None:

@@ -5,7 +5,8 @@
 
 Also one whose channels are side by side, but not multiples of 16 bytes. The copy engine brings rows
 of channels to shared memory, and tensor units read them there. A thread has 16 bytes of channels of
-one pixel, which it writes at once; its neighbours read what lies beside that in memory.
+one pixel, which it writes at once. Where channels do not lie side by side a block brings a tile to
+shared memory first: what neighbours read lies side by side, and so does what they write.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
+from halide_bridge.schedules.transposed import WORD
+from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 from selector.ir.traverse import free_vars
 
@@ -75,11 +78,70 @@ def turned(
     aligned(copy, args[d], run)
     vectors, wide = -(-sizes[d] // run), min(LANES, prod(sizes[: last + 1]) // sizes[d])
     high = -(-vectors // -(-vectors // (THREADS // wide)))
-    vo, vt, vl, lo, li = script.variables("vo", "vt", "vl", "lo", "li")
-    copy.split(args[d], vo, vt, high * run).split(vt, vt, vl, run)
+    vo, vt, vl = script.variables("vo", "vt", "vl")
+    copy.split(args[d], vo, vt, high * run).split(vt, vt, vl, run).vectorize(vl)
+    if d:
+        _by_tiles(script, source, copy, d, high * run, sizes)
+        return copy
+    lo, li = script.variables("lo", "li")
     (row,) = fused(script, copy, line)
     copy.split(row, lo, li, wide)
     blocks = (lo, vo, *fused(script, copy, outer))
-    copy.reorder(vl, li, vt, *blocks).vectorize(vl)
+    copy.reorder(vl, li, vt, *blocks)
     copy.gpu_blocks(*blocks).gpu_threads(li, vt)
     return copy
+
+
+def _by_tiles(
+    script: Script, source: Recorded, copy: Recorded, d: int, channels: int, sizes: Sequence[int]
+) -> None:
+    """Have the blocks of a copy bring so many channels of a few neighbours by way of shared memory:
+    threads load what lies side by side here, and write what does there.
+    """
+    args = copy.args()
+    vo, vt, vl, lo, li, mo, mi = script.variables("vo", "vt", "vl", "lo", "li", "mo", "mi")
+    wide = min(LANES, 1 << (sizes[0] - 1).bit_length())
+    extents, inner, rest = [1] * len(args), [li], [a for a in args[1:] if a is not args[d]]
+    copy.split(args[0], lo, li, wide)
+    extents[0], extents[d] = wide, channels
+    if d > 1:
+        extents[1] = min(LANES // wide, 1 << (sizes[1] - 1).bit_length())
+        copy.split(args[1], mo, mi, extents[1])
+        inner, rest = [li, mi], [mo, *rest[1:]]
+    blocks = (lo, vo, *fused(script, copy, rest))
+    copy.reorder(vl, vt, *inner, *blocks)
+    copy.gpu_blocks(*blocks).gpu_threads(vt, *inner)
+    tile = source.in_(copy)
+    tile.compute_at(copy, lo).store_in(GPU_SHARED)
+    for arg, extent in zip(tile.args(), extents, strict=True):
+        tile.bound_extent(arg, extent)
+    tile.align_storage(tile.args()[0], wide + WORD // source.type().bytes())
+
+
+def side_by_side(
+    script: Script, func: Recorded, run: int, source: tuple[Recorded, int] | None = None
+) -> None:
+    """A kernel for a Func of few elements along its first dimension, which a thread has all of, as
+    vectors of ``run``; its neighbours have those behind them. What they all read of a ``source``
+    comes to shared memory first, where elements lie side by side along one of its dimensions: what
+    neighbours read is in different banks.
+    """
+    first, *others = func.args()
+    func.compute_root()
+    aligned(func, first, run)
+    vo, vl, xo, xi, yo, yi = script.variables("vo", "vl", "xo", "xi", "yo", "yi")
+    func.split(first, vo, vl, run).vectorize(vl).unroll(vo)
+    line, rows, outer = (*others[:2], others[2:]) if len(others) > 1 else (*others, None, [])
+    func.split(line, xo, xi, LANES)
+    blocks, threads = [xo], [xi]
+    if rows is not None:
+        func.split(rows, yo, yi, THREADS // LANES)
+        blocks, threads = [xo, yo], [xi, yi]
+    blocks += fused(script, func, outer)
+    func.reorder(vl, vo, *threads, *blocks).gpu_blocks(*blocks).gpu_threads(*threads)
+    if source is not None:
+        tile = source[0].in_(func)
+        tile.compute_at(func, xo).store_in(GPU_SHARED)
+        along = tile.args()[source[1]]
+        if source[1]:
+            tile.reorder_storage(along, *(a for a in tile.args() if a is not along))

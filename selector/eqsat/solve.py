@@ -34,8 +34,8 @@ class Solution:
     saturation: Saturation
     facts: str
     rules: RuleFiles | None = None
-    chains: dict[int, tuple[str, ...]] = field(
-        default_factory=dict[int, tuple[str, ...]], compare=False, repr=False
+    chains: dict[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]], compare=False, repr=False
     )
 
     @cached_property
@@ -50,17 +50,17 @@ class Solution:
 
     def chain(self, index: int) -> tuple[str, ...]:
         """The rules that led to a selected update, in the order in which they apply; empty for
-        fills, reads and plain statements."""
-        if index not in self.chains:
-            term = self.terms[index]
-            result = None if term is None else wanted(term)
-            statement = self.statements[index]
-            self.chains[index] = (
-                ()
-                if result is None
-                else chain(statement, self.facts, result, self.saturation, self.rules)
-            )
-        return self.chains[index]
+        fills, reads and plain statements. Of statements that differ in the name of their
+        accumulator only, one is looked at."""
+        term, statement = self.terms[index], self.statements[index]
+        result = None if term is None else wanted(term)
+        if term is None or result is None:
+            return ()
+        alike = statement.replace(f'"{term[1]}"', '"accumulator"')
+        if alike not in self.chains:
+            found = chain(statement, self.facts, result, self.saturation, self.rules)
+            self.chains[alike] = found
+        return self.chains[alike]
 
 
 _solutions: dict[tuple[tuple[str, ...], str], Solution] = {}

@@ -144,18 +144,17 @@ def gather_accumulates(s: Stmt) -> Stmt:
     they share are loaded once: fills go ahead of accumulates into other accumulators. The tiles of
     AMX are too few for that.
     """
-    s = map_stmt(s, gather_accumulates, lambda e: e)
     match s:
         case Block((*before, Allocate() as inner)) if inner.memory in (
             Memory.WMMA_ACCUMULATOR,
             Memory.WGMMA_ACCUMULATOR,
         ) and all(is_tensor_store(x) and not _mentions(x, inner.name) for x in before):
-            body = flatten(Block((*before, inner.body)))
+            body = Block((*before, *sequence(inner.body)))
             return replace(inner, body=gather_accumulates(body))
         case Block(stmts):
-            return Block(_fills_first(stmts))
+            return Block(_fills_first(tuple(map(gather_accumulates, stmts))))
         case _:
-            return s
+            return map_stmt(s, gather_accumulates, lambda e: e)
 
 
 def _fills_first(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -196,6 +196,8 @@ def _factors(e: Expr, grid: Grid) -> list[Expr] | None:
             return None if inner is None else [*inner, Not(condition)]
         case Cast(_, value) if value.type.is_bool:
             return [value]
+        case Cast(_, Cast(_, value)) if value.type.is_bool:
+            return [value]
         case _:
             return [e]
 
@@ -207,6 +209,8 @@ def _is_exact(t: Type, a: Expr, b: Expr, grid: Grid) -> bool:
         ends = [x * y for x in (p, q) for y in (r, s)]
         found = min(ends), max(ends)
         return inside(found, whole_numbers(a.type)) and inside(found, whole_numbers(t))
+    if t.is_float and a.type.is_float and any(is_sign(x, grid.extents) for x in (a, b)):
+        return embeds(a.type, t)
     return t.is_float and a.type.is_float and a.type.bits > t.bits and all(
         isinstance(x, Cast) and x.value.type.is_float and embeds(x.value.type, t)
         and x.value.type.bits == 16

@@ -28,7 +28,7 @@ from fuzzing.choices import (
     vary,
     with_edges,
 )
-from fuzzing.program import Index, Program, Staging, Sum, Term
+from fuzzing.program import FLOAT8, Index, Program, Staging, Sum, Term
 
 Random = random.Random
 
@@ -41,7 +41,25 @@ def draw(seed: int, number: int) -> Program:
     p = FAMILIES[family][0](r)
     if r.random() < 0.1:
         p = replace(p, pitch=(r.choice((0, 0, 1, 3, 8)), r.choice((0, 1, 2, 4, 8, 24))))
-    return replace(p, family=family, inputs=r.randrange(1 << 30))
+    p = replace(p, family=family, inputs=r.randrange(1 << 30))
+    return of_bytes(Random(f"{seed}/{number}/bytes"), p)
+
+
+def of_bytes(r: Random, p: Program) -> Program:
+    """Now and then halves that are bytes, decoded in the sum: for instructions of such bytes, or
+    for those of halves."""
+    fits = all(o.type == "f16" and not o.produce for o in p.operands)
+    if p.form or not fits or p.memory != "wmma" or p.accumulator != "f32" or p.second or p.factor:
+        return p
+    if r.random() > 0.15:
+        return p
+    names = {o.name: o for o in p.operands}
+    for name, o in names.items():
+        made = replace(o, produce=r.choice(FLOAT8), inline=True, staging=None, before=None)
+        p = replace(p, **{"ab"[k]: made for k, x in enumerate(p.operands) if x.name == name})
+    if r.random() < 0.25:
+        return p
+    return replace(p, instructions=("fp8",), target=r.choice(("sm_89", "sm_90a")))
 
 
 def unscheduled(p: Program, seed: int, number: int) -> Program:
@@ -51,12 +69,14 @@ def unscheduled(p: Program, seed: int, number: int) -> Program:
         return p
     r = Random(f"{seed}/{number}/schedule")
     p = replace(p, a=replace(p.a, staging=None), b=replace(p.b, staging=None))
-    if p.accumulator == "f32" and r.random() < 0.25:  # these are for CUDA cores
+    bytes_ = "fp8" in p.instructions
+    if p.accumulator == "f32" and not bytes_ and r.random() < 0.25:  # these are for CUDA cores
         a, b = (replace(o, type="f32", produce="", before=None, inline=False) for o in (p.a, p.b))
         p = replace(p, a=a, b=b)
     return replace(
-        p, schedule=r.choice(("auto", "sized")), target=r.choice(("sm_80", "sm_90a")),
-        memory="", at="unit", tail="", directives=(), instructions=(),
+        p, schedule=r.choice(("auto", "sized")),
+        target=r.choice(("sm_89" if bytes_ else "sm_80", "sm_90a")),
+        memory="", at="unit", tail="", directives=(), instructions=("fp8",) if bytes_ else (),
     )  # fmt: skip
 
 

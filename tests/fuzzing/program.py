@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 NAMES = "xyzw"
-BYTES = {"f16": 2, "bf16": 2, "f32": 4, "s8": 1, "u8": 1, "s32": 4}
+BYTES = {"f16": 2, "bf16": 2, "f32": 4, "s8": 1, "u8": 1, "s32": 4, "e4m3": 1, "e5m2": 1}
+FLOAT8 = "e4m3", "e5m2"  # bytes that a program decodes into halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,11 @@ class Staging:
 @dataclass(frozen=True, slots=True)
 class Operand:
     """``index``: dimension 0 first. ``produce``: how elements of ``type`` are made of the array's
-    ("": they are the array's; "pair": of two neighbours along dimension 0). ``edges``: what lies
-    outside of the array ("": nothing is read there). ``before``: how what it is made of is staged,
-    in the same place (None: it is not); of the place there, ``at``, nothing is read. ``inline``: it
-    is computed in the sum; where it is staged ``hb.operand`` makes a Func of it.
+    ("": they are the array's; "e4m3", "e5m2": bytes are decoded; "pair": of two neighbours along
+    dimension 0). ``edges``: what lies outside of the array ("": nothing is read there). ``before``:
+    how what it is made of is staged, in the same place (None: it is not); of the place there,
+    ``at``, nothing is read. ``inline``: it is computed in the sum; where it is staged
+    ``hb.operand`` makes a Func of it.
     """
 
     name: str
@@ -86,6 +88,8 @@ class Operand:
     @property
     def stored(self) -> str:
         """The type of the array."""
+        if self.produce in FLOAT8:
+            return self.produce
         return "f32" if self.produce not in ("", "pair") else self.type
 
     @property

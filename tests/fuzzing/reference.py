@@ -18,11 +18,13 @@ from fuzzing.program import NAMES, Index, Operand, Program, array_extents
 Array = np.ndarray[Any, Any]
 DTYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "s8": np.int8, "u8": np.uint8,
-    "s32": np.int32,
+    "s32": np.int32, "e4m3": np.uint8, "e5m2": np.uint8,
 }  # fmt: skip
+FORMATS = {"e4m3": (3, 7), "e5m2": (2, 15)}  # bits of the significand, bias of the exponent
 # Unit roundoff that a result of the type may have, and what sums in it may lose.
 PRECISION = {"f16": 1e-3, "bf16": 8e-3, "f32": 2e-6, "s32": 0.0, "s8": 0.0, "u8": 0.0}
 TF32 = 1e-3  # what operands lose that are rounded so
+FP8 = 4e-3  # what sums of so many terms lose of which 13 bits are kept
 SUMS = {"f16": 2e-2, "f32": 5e-6, "s32": 0.0}
 
 
@@ -36,8 +38,29 @@ def from_bits(bits: Array) -> Array:
     return (np.asarray(bits).astype(np.uint32) << 16).view(np.float32)
 
 
+def from_bytes(stored: Array, kind: str) -> Array:
+    """The values of bytes that are floats, by their formats' definition."""
+    bits, bias = FORMATS[kind]
+    stored = np.asarray(stored).astype(np.int64)
+    exponent, low = stored >> bits & (1 << 7 - bits) - 1, stored & (1 << bits) - 1
+    size = np.ldexp((low + (exponent > 0) * 2.0**bits), np.maximum(exponent, 1) - bias - bits)
+    last = exponent == (1 << 7 - bits) - 1
+    none = last & (low == 7) if kind == "e4m3" else last & (low > 0)
+    size = np.where(last & (low == 0) & (kind == "e5m2"), np.inf, size)
+    return np.where(stored >> 7, -1.0, 1.0) * np.where(none, np.nan, size)
+
+
+def bytes_of(kind: str, values: str) -> list[int]:
+    """Those that inputs are drawn from: of the numbers that any type is drawn from."""
+    found = from_bytes(np.arange(256), kind)
+    fits = np.isin(np.abs(found), (1, 2, 3)) if values == "small" else np.abs(found) <= 1
+    return [int(byte) for byte in np.flatnonzero(fits)]
+
+
 def numbers(values: Array, kind: str) -> Array:
     """float64 (integers: int64) of an array of a type."""
+    if kind in FORMATS:
+        return from_bytes(values, kind)
     values = from_bits(values) if kind == "bf16" else np.asarray(values)
     return values.astype(np.int64 if kind in ("s8", "u8", "s32") else np.float64)
 
@@ -54,6 +77,8 @@ def _draw(rng: np.random.Generator, shape: tuple[int, ...], kind: str, values: s
     if kind in ("s8", "u8"):
         low, high = (-128, 127) if kind == "s8" else (0, 255)
         return rng.integers(low, high, shape, endpoint=True).astype(DTYPES[kind])
+    if kind in FORMATS:
+        return rng.choice(np.array(bytes_of(kind, values), np.uint8), shape)
     if kind == "s32":
         return rng.integers(-1000, 1000, shape, endpoint=True).astype(np.int32)
     if values == "small":
@@ -157,7 +182,8 @@ def _elements(o: Operand, array: Array, point: Mapping[str, Array], further: int
         places.append(at)
     found = array[tuple(np.broadcast_arrays(*places[::-1]))]
     if o.edges in ("zero", "three"):
-        found = np.where(inside, found, 0 if o.edges == "zero" else 3)
+        three = numbers(np.asarray(3), o.stored) if o.stored in FORMATS else 3
+        found = np.where(inside, found, 0 if o.edges == "zero" else three)
     return found
 
 
@@ -288,6 +314,7 @@ def tolerance(p: Program) -> tuple[float, float]:
             sum(PRECISION[o.type] for o in p.operands if o.produce)
         )
         + (TF32 if p.a.type == "f32" else 0)
+        + (FP8 if "fp8" in p.instructions else 0)
     )
     return allowed, 16 * allowed
 

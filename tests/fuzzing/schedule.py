@@ -15,7 +15,7 @@ from fuzzing.loops import (
     split_loops,
     sum_loops,
 )
-from fuzzing.program import NAMES, Program
+from fuzzing.program import FLOAT8, NAMES, Program
 
 MEMORY = {"wmma": "WMMAAccumulator", "wgmma": "WGMMAAccumulator", "amx": "AMXTile"}
 
@@ -30,7 +30,7 @@ def schedule(p: Program) -> Iterator[str]:
     if p.from_zero:
         yield from (f"hb.from_zero({f}, {target})" for f in p.accumulators)
     for o in p.operands:
-        if o.inline:
+        if o.inline and o.produce not in FLOAT8:  # bytes are multiplied as they are
             order = ", ".join(t.var for i in o.index for t in i.terms)
             number = int((o.name == "B") != p.swapped)
             yield f"made_{o.name} = hb.operand(acc, {number}, [{order}])"

@@ -5,7 +5,7 @@ attention the case study.
 from __future__ import annotations
 
 from fuzzing.program import Program
-from fuzzing.reference import input_kinds, scalars
+from fuzzing.reference import FORMATS, bytes_of, input_kinds, scalars
 from fuzzing.writing import pipeline_text
 
 SCRIPT = '''"""{title}"""
@@ -20,6 +20,7 @@ import halide_bridge as hb
 {pipeline}
 
 DTYPES = {{"f16": np.float16, "f32": np.float32, "s8": np.int8, "u8": np.uint8, "s32": np.int32}}
+BYTES = {bytes}
 LIMITS = {{"s8": (-128, 127), "u8": (0, 255), "s32": (-1000, 1000)}}
 rng = np.random.default_rng({seed})
 
@@ -34,6 +35,8 @@ def real(array):
 
 
 def draw(shape, kind):
+    if kind in BYTES:
+        return rng.choice(np.array(BYTES[kind], np.uint8), shape)
     if kind in LIMITS:
         return rng.integers(*LIMITS[kind], shape, endpoint=True).astype(DTYPES[kind])
     values = {values}
@@ -90,7 +93,9 @@ def script(p: Program, title: str) -> str:
         if p.values == "small"
         else "rng.uniform(-1, 1, shape)"
     )
+    floats = {kind: bytes_of(kind, p.values) for kind, _ in kinds.values() if kind in FORMATS}
     return SCRIPT.format(
+        bytes=floats,
         title=title, pipeline=pipeline_text(p), seed=p.inputs, arrays=arrays, values=values,
         target=p.target, only=only, call=call, extents=list(p.sizes), scalars=scalars(p),
         result=p.result, apart=APART.format(pitch=p.pitch) if p.pitch != (0, 0) else "",

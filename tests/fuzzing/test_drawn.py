@@ -13,10 +13,13 @@ import pytest
 
 from fuzzing import plain, reference, resampled
 from fuzzing.choices import index
-from fuzzing.draw import draw, warpgroup_product
+from fuzzing.draw import draw, unscheduled, warpgroup_product
 from fuzzing.oracles import Clock, Compiled, compiled, directives, pipeline_of, run_program
 from fuzzing.program import Axis, Operand, Program, Staging, Sum, features
+from fuzzing.reference import FORMATS, bytes_of, from_bytes
 from fuzzing.writing import pipeline_text
+from selector.ir import float8
+from selector.ir.types import Type
 
 pytestmark = [pytest.mark.verified, pytest.mark.nvrtc, pytest.mark.gcc]
 
@@ -114,6 +117,36 @@ def test_single_floats_are_drawn_for_warpgroups() -> None:
     assert "tf32" in made.kernel.source
     assert "wgmma" in made.kernel.source
     assert_right(p)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_bytes_are_the_floats_of_their_format(kind: str) -> None:
+    every = np.arange(256, dtype=np.uint8)
+    ours = float8.from_bytes(every, Type.parse(kind))
+    assert np.array_equal(from_bytes(every, kind), ours, equal_nan=True)
+    assert {abs(v) for v in from_bytes(np.array(bytes_of(kind, "small")), kind)} == {1, 2, 3}
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_floats_of_eight_bits_are_drawn(auto: bool) -> None:
+    """For their own instructions, and decoded."""
+    wanted = {True, False}
+    for n in range(3000):
+        p = draw(11, n)
+        own = "fp8" in p.instructions
+        if own not in wanted or p.a.produce not in FORMATS or p.family != "rows":
+            continue
+        made = compiled(unscheduled(p, 11, n) if auto else p, Clock(str))
+        if not isinstance(made, Compiled):
+            continue
+        used = {u.block.instruction for u in made.kernel.report.updates if u.block is not None}
+        if own and not any(kind in name for name in used for kind in FORMATS):
+            continue
+        assert_right(made.program)
+        wanted.remove(own)
+        if not wanted:
+            return
+    pytest.fail(f"not drawn, or never selected: {wanted}")
 
 
 def test_all_of_it_is_drawn() -> None:

@@ -16,6 +16,7 @@ from fuzzing.schedule import schedule
 TYPES = {
     "f16": "hl.Float(16)", "bf16": "bf16", "f32": "hl.Float(32)", "s8": "hl.Int(8)",
     "u8": "hl.UInt(8)", "s32": "hl.Int(32)", "s64": "hl.Int(64)",
+    "e4m3": "hl.UInt(8)", "e5m2": "hl.UInt(8)",
 }  # fmt: skip
 EDGES = {
     "zero": "hl.BoundaryConditions.constant_exterior({0}, hl.cast({1}, 0))",
@@ -140,6 +141,7 @@ def _made(o: Operand, source: str, at: list[str]) -> str:
     value = {
         "cast": element, "scale": f"{element}*0.5 + 1", "relu": f"hl.max({element}, 0)",
         "pair": f"{element}*hl.cast({TYPES[o.type]}, 2) + {neighbour}",
+        "e4m3": f"hb.e4m3({element})", "e5m2": f"hb.e5m2({element})",
     }[o.produce]  # fmt: skip
     return f"hl.cast({TYPES[o.type]}, {value})"
 
@@ -203,7 +205,8 @@ def _autoscheduled(p: Program) -> Iterator[str]:
         if a.bounded:
             yield f"out.bound({name}, 0, {a.size})"
     sizes = f", sizes={p.sizes[::-1]}" if p.schedule == "sized" else ""
-    yield f'pipeline.schedule = hb.autoschedule(out, target="{p.target}"{sizes})'
+    only = f", instructions={p.instructions!r}" if p.instructions else ""
+    yield f'pipeline.schedule = hb.autoschedule(out, target="{p.target}"{sizes}{only})'
     yield "return out"
 
 

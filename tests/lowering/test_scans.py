@@ -96,6 +96,18 @@ def test_linear_recurrences_of_any_order(order: int, tiles: int) -> None:
         close(emulation.check(kernel, sizes=data.shape, X=data), filtered(data, *weights))
 
 
+@pytest.mark.parametrize(("order", "steps", "dealt"), [(1, 8, True), (4, 8, False), (4, 3, True)])
+def test_steps_that_begin_at_no_vector_lie_in_shared_memory(
+    order: int, steps: int, dealt: bool
+) -> None:
+    kernel, data = (
+        hb.compile(rows(weighted(*FILTERS[order]), order, 32, steps), target="sm_80"),
+        noise(3, 700),
+    )
+    assert ("Y_inputs = (float*)(smem" in kernel.source) == dealt
+    close(emulation.check(kernel, X=data, sizes=data.shape), filtered(data, *FILTERS[order]))
+
+
 @pytest.mark.parametrize("tiles", [0, 4])
 def test_a_weight_may_be_a_parameter(tiles: int) -> None:
     a = hl.Param(F32, "a")

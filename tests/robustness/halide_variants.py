@@ -127,6 +127,7 @@ def filtered(
     window: Window = lambda i, x, y, t: i[x + t.x, y],
     tap: Tap = lambda k, t: k[t.x],
     combine: Combine = lambda a, b: a * b,
+    where: Callable[[hl.Expr, hl.RDom], hl.Expr] = lambda v, t: v,
     first: Callable[[Machine, hl.Var, hl.Var], hl.Expr] = lambda m, x, y: wide(m, 0),
     read: Callable[[Machine, hl.Expr, hl.Var, hl.Var], hl.Expr] = lambda m, v, x, y: v,
     update: Update = add,
@@ -141,7 +142,8 @@ def filtered(
         t = hl.RDom([(start, taps)], "t")
         conv, out = hl.Func("conv"), hl.Func("out")
         conv[x, y] = first(m, x, y)
-        update(conv, x, y, combine(wide(m, window(image, x, y, t)), wide(m, tap(weights, t))))
+        value = combine(wide(m, window(image, x, y, t)), wide(m, tap(weights, t)))
+        update(conv, x, y, where(value, t))
         out[x, y] = read(m, conv[x, y], x, y)
         return row(m, out, conv, t, x, y, schedule, image)
 

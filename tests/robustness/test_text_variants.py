@@ -45,7 +45,7 @@ def test_variant(machine: str, name: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_rate(machine: str) -> None:
-    assert_rate([v.why for v in corpus(machine).values()], 150)
+    assert_rate([v.why for v in corpus(machine).values()], 230)
 
 
 if __name__ == "__main__":

@@ -155,16 +155,16 @@ def two_taps_along_one_dimension() -> Case:
 
 
 def phases_of_taps() -> Case:
-    """Weights have phases, the image has none."""
+    """Weights have phases, the images, of which there are enough, have none."""
     a, w, f, r = param("A", 3), param("W", 3), hl.Func("f"), summed(32, 3)
     f[i, j, n] += single(a[r.x, j + r.y, n]) * single(w[r.x, j % 2 + 2 * r.y, i])
-    shapes = {"A": (2, 39, 32), "W": (70, 6, 32)}
+    shapes = {"A": (24, 39, 32), "W": (70, 6, 32)}
 
     def exact(a: Array, w: Array) -> Array:
         rows = [sum(a[:, x + t] @ w[:, x % 2 + 2 * t].T for t in range(3)) for x in range(37)]
         return np.stack(rows, 1)
 
-    return Case(f, shapes, (2, 37, 70), exact)
+    return Case(f, shapes, (24, 37, 70), exact)
 
 
 def phases_beside_windows_apart() -> Case:

@@ -179,9 +179,55 @@ OTHERS: dict[str, Callable[[], hl.Func]] = {
 
 @pytest.mark.parametrize("why", OTHERS)
 def test_other_phases_are_products_of_what_each_tap_reads(why: str) -> None:
-    report = hb.autoschedule(OTHERS[why](), target=TARGET).report
+    out = OTHERS[why]()
+    sizes = (256, *(64,) * (out.dimensions() - 1))
+    report = hb.autoschedule(out, target=TARGET, sizes=sizes).report
     assert "on tensor units by wgmma" in report
     assert "a layer" not in report
+
+
+def transposed(image_type: Any, weight_type: Any) -> hl.Func:
+    """3 x 3, by 2, of bytes."""
+    image, w = hl.ImageParam(image_type, 4, "image"), hl.ImageParam(weight_type, 4, "w")
+    source, out = hl.BoundaryConditions.constant_exterior(image, 0), hl.Func("out")
+    r = hl.RDom([(0, 32), (0, 3), (0, 3)], "r")
+    pixel = source[r.x, x / 2 + r.y - 2, y / 2 + r.z - 2, n]
+    weight = w[r.x, x % 2 + 4 - 2 * r.y, y % 2 + 4 - 2 * r.z, c]
+    out[c, x, y, n] += hl.i32(pixel) * hl.i32(weight)
+    return out
+
+
+FEW, MANY = (2, 16, 24, 40), (256, 16, 24, 40)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tensor"), [(None, False), (FEW, False), (MANY, True)], ids=["unknown", "few", "many"]
+)
+def test_without_warpgroups_many_images_share_the_taps_of_a_pixel(
+    sizes: tuple[int, ...] | None, tensor: bool
+) -> None:
+    """Those are the rows of a product for each pixel: a tile of them would be empty."""
+    out = transposed(hl.UInt(8), hl.UInt(8))
+    report = hb.autoschedule(out, target="sm_80", sizes=sizes).report
+    assert ("on tensor units by mma" in report) == tensor
+    assert ("only warpgroups have layers with phases" in report) != tensor
+
+
+@pytest.mark.parametrize("sizes", [None, FEW])
+def test_bytes_of_two_types_are_a_layer(sizes: tuple[int, ...] | None) -> None:
+    out, random = transposed(hl.UInt(8), hl.Int(8)), np.random.default_rng(7)
+    report = hb.autoschedule(out, target=TARGET, sizes=sizes).report
+    assert "a layer on tensor units by wgmma" in report
+    kernel, (images, high, wide) = hb.compile(out, target=TARGET), (1, 5, 7)
+    assert "u8.s8" in kernel.source
+    image = random.integers(0, 256, (images, 3, 4, 32)).astype(np.uint8)
+    w = random.integers(-128, 128, (24, 6, 6, 32)).astype(np.int8)
+    padded = np.pad(image.astype(int), ((0, 0), (2, 2), (2, 2), (0, 0)))
+    wanted = np.zeros((images, high, wide, 24), int)
+    for j, i, t, s in np.ndindex(high, wide, 3, 3):
+        taps = w[:, j % 2 + 4 - 2 * t, i % 2 + 4 - 2 * s].astype(int)
+        wanted[:, j, i] += padded[:, j // 2 + t, i // 2 + s] @ taps.T
+    assert np.array_equal(check(kernel, image=image, w=w, sizes=wanted.shape), wanted)
 
 
 def test_what_has_phases_is_the_same() -> None:

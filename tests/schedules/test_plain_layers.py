@@ -290,10 +290,12 @@ def test_what_keeps_a_layer_from_a_tensor_unit_is_said(why: str) -> None:
     hb.compile(out, target="sm_90a")
 
 
-@pytest.mark.parametrize(("channels", "padding"), [(3, 3), (5, 0), (12, 1)])
-def test_pixels_apart_that_begin_anywhere_are_copied(channels: int, padding: int) -> None:
+@pytest.mark.parametrize(
+    ("channels", "padding", "stride"), [(3, 3, 2), (5, 0, 2), (12, 1, 2), (21, 1, 1)]
+)
+def test_pixels_that_begin_anywhere_are_copied(channels: int, padding: int, stride: int) -> None:
     """And weights, channels up to multiples of 16 bytes, so that the copy engine takes them."""
-    out = layer((7, 7), stride=2, padding=padding)
+    out = layer((7, 7), stride=stride, padding=padding)
     size = {"out": (8, 112, 112, 64), "image": (8, 229, 229, channels)}
     report = hb.autoschedule(out, target="sm_90a", sizes=size).report
     assert "a layer on tensor units by wgmma" in report
@@ -302,10 +304,10 @@ def test_pixels_apart_that_begin_anywhere_are_copied(channels: int, padding: int
     assert len(copies) == 2
     assert sum(isinstance(a, MapArgument) and "_in_" in a.name for a in last.arguments) == 2
     random = np.random.default_rng(0)
-    shape = (2, 2 * 5 + 5 - 2 * padding, 2 * 9 + 5 - 2 * padding, channels)
+    shape = (2, *(stride * (e - 1) + 7 - 2 * padding for e in (5, 9)), channels)
     image = random.standard_normal(shape).astype(np.float16)
     w = random.standard_normal((24, 7, 7, channels)).astype(np.float16)
-    wanted = exact(image.astype(float), w.astype(float), (2, 5, 9, 24), 1, padding, 2)
+    wanted = exact(image.astype(float), w.astype(float), (2, 5, 9, 24), 1, padding, stride)
     for ready in (True, False):
         result = check(kernel, image=image, w=w, sizes=wanted.shape, maps_ready=ready)
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
@@ -318,6 +320,25 @@ def test_few_channels_of_few_pixels_stay_on_cuda_cores() -> None:
     schedule = hb.autoschedule(out, target="sm_90a", sizes=size)
     assert "MemoryType.W" not in schedule.source
     hb.compile(out, target="sm_90a")
+
+
+def test_few_pixels_that_begin_anywhere_come_by_threads() -> None:
+    """Where neighbours are read: a copy would take longer than CUDA cores."""
+    out = layer((1, 1))
+    size = {"out": (1, 14, 14, 16), "image": (1, 14, 14, 333)}
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=size)
+    assert "a layer on tensor units by wgmma" in schedule.report
+    assert "align_bounds" not in schedule.source
+
+
+def test_results_in_planes_have_pixels_side_by_side() -> None:
+    """Lanes store those of one filter in as few lines as there are."""
+    shape = Shape((56, 56, 32), 64, 64, 9, steps=(1, 1, 1), reach=(2, 2, 0), fixed=True)
+    machine = machine_for("sm_90a")
+    rows, planes = (candidates(replace(shape, planes=p), machine)[0] for p in (False, True))
+    assert rows.box[2] >= 8
+    assert planes.box[0] >= 8
+    assert next(d for d in planes.order if planes.box[d] > 1) == 0
 
 
 def test_sizes_choose_the_box() -> None:

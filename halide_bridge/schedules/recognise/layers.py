@@ -11,7 +11,8 @@ has taps of its own, such as those of a transposed convolution:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from halide_bridge.schedules.recognise.products import element, factors, multiplied
 from halide_bridge.schedules.recognise.program import Access, Member, Program, number
@@ -24,6 +25,20 @@ DIMENSIONS = range(3, 5)  # of the result
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """So many ``taps`` along the first pixels of a layer, which go with its channels as one sum of
+    so many ``terms`` (``hb.joined``): their ``place`` in the reduction domain, among the dimensions
+    of the ``image`` and of the ``weights``.
+    """
+
+    taps: int
+    terms: int
+    place: int
+    image: int
+    weights: int
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """``func[f, x, ...] += image * weights``: the places of the channels and of the ``taps`` in the
     reduction domain, that of the ``filters`` among the dimensions of the result and of the channels
@@ -31,7 +46,7 @@ class Layer:
     ``bytes`` of an element; how many elements of the image lie between those that neighbours read,
     along each of its dimensions, and how far windows ``reach`` there from their first element to
     the last; which ``factor`` of the products the image is; whether operands are ``copied`` whose
-    rows of channels begin anywhere.
+    rows of channels begin anywhere, and ``joined``: their ``columns`` with them.
     """
 
     func: str
@@ -48,6 +63,25 @@ class Layer:
     factor: int
     phases: tuple[int, ...] = ()  # of the result, along each of its dimensions
     copied: bool = False
+    columns: Columns | None = None
+    joined: bool = False
+
+    @property
+    def of_joined(self) -> Layer:
+        """The layer whose channels are the terms of both: its image has a window for each of the
+        first pixels, channels innermost, its weights the other taps and filters behind these.
+        """
+        assert self.columns is not None
+        own, taken = self.columns, {self.along[0], self.columns.weights}
+        behind = [d for d in range(len(self.taps) + 2) if d not in taken]
+        others = [d for d in range(len(self.steps)) if d != self.inner]
+        return replace(
+            self, channels=0, taps=tuple(range(1, len(self.taps))),
+            along=(0, 1 + behind.index(self.along[1])), inner=0,
+            steps=(1, *(1 if d == own.image else self.steps[d] for d in others)),
+            reach=(0, *(0 if d == own.image else self.reach[d] for d in others)),
+            copied=False, columns=None, joined=False,
+        )  # fmt: skip
 
 
 def layer_of(member: Member, program: Program) -> Layer | str:
@@ -82,7 +116,7 @@ def layer_of(member: Member, program: Program) -> Layer | str:
     if misses:
         return misses[0]
     types = [k for k in kinds if isinstance(k, Type)]
-    if len(types) > 1:
+    if len(types) > 1 and any(t.is_float and t.bits > 8 for t in types):
         return "its operands have two types"
     if types[0].bytes > 2:
         return f"there are no layers of {types[0]} on tensor units"
@@ -104,7 +138,37 @@ def layer_of(member: Member, program: Program) -> Layer | str:
         member.args.index(filters), inner, types[0].bytes, tuple(steps),
         tuple(reach), read.index(image),
         tuple(places[v][2] if v in places else 1 for v in member.args),
+        columns=_columns(image, weights, inner, {r.name: number(r.extent) for r in update.reduced}),
     )  # fmt: skip
+
+
+def _columns(
+    image: Access, weights: Access, inner: int, terms: Mapping[str, int | None]
+) -> Columns | None:
+    """The taps along the first pixels; None where there is none, their weights depend on phases, or
+    the number of channels is not known. ``terms``: of the reduction variables, in their order.
+    """
+    first = next((d for d in range(len(image.indices)) if d != inner), None)
+    channels = terms[_plain(image.indices[inner])]
+    if first is None or channels is None:
+        return None
+    over = [name for name in terms if name in free_vars(image.indices[first])]
+    names = [_plain(i) for i in weights.indices]
+    if len(over) != 1 or over[0] not in names:
+        return None
+    taps, order = terms[over[0]] or 1, [*terms]
+    places = order.index(over[0]), first, names.index(over[0])
+    return Columns(taps, taps * channels, *places) if taps > 1 else None
+
+
+def with_own_taps(member: Member) -> frozenset[str]:
+    """The variables of the result that taps of a sum of products depend on, by their phase."""
+    reduced, found = {r.name for r in member.stages[1].reduced}, dict[str, int]()
+    for e in factors(member) or ():
+        phases, access = dict[str, int](), element(e)
+        if access is not None and _filters(access, member, reduced, phases):
+            found |= phases
+    return frozenset(found)
 
 
 def _places(

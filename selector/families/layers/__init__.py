@@ -5,7 +5,15 @@
 
 from __future__ import annotations
 
-from selector.families.layers.choice import VECTOR, candidates, worth_turning
+from selector.families.layers.choice import (
+    VECTOR,
+    candidates,
+    copying,
+    microseconds,
+    worth_turning,
+)
 from selector.families.layers.tiling import Shape, Tiling
 
-__all__ = ["VECTOR", "Shape", "Tiling", "candidates", "worth_turning"]
+__all__ = [
+    "VECTOR", "Shape", "Tiling", "candidates", "copying", "microseconds", "worth_turning",
+]  # fmt: skip

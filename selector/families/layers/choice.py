@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from math import prod
+from math import inf, prod
 
 from selector.families.contraction.cost import adding
 from selector.families.contraction.tiling import LINE
@@ -37,6 +37,7 @@ STORED = 2  # dimensions of pixels that a box of results has
 # Elements that a thread of a block that stays reads for its results: the text of more takes too
 # long to compile (8.7 s for 384, below 3 s for half as many).
 MOST_READ = 192
+PIXELS = 8  # whose results for a filter a store of a warp has
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
 
@@ -56,12 +57,28 @@ def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
     """Whether the products of a layer take CUDA cores longer than it takes to write its image anew,
     channels side by side, and to read that; ``pixels`` of it for each of the result's.
     """
-    run, results = VECTOR // shape.bytes, prod(shape.pixels) * shape.phases
-    elements = shape.channels + 2 * -(-shape.channels // run) * run  # of a pixel
+    results = prod(shape.pixels) * shape.phases
     terms = shape.filters * shape.channels * shape.taps
     cores = results * terms / 1e6 / (CORES * machine.tera_macs("fma.f32"))
-    moved = results * pixels * elements * shape.bytes / 1e6
-    return cores > machine.launch + moved / machine.copy
+    return cores > copying(shape, pixels, machine)
+
+
+def copying(shape: Shape, pixels: int, machine: Machine) -> float:
+    """Microseconds to write an image anew, channels side by side, and to read that: ``pixels`` of
+    it for each of the result's.
+    """
+    run = VECTOR // shape.bytes
+    elements = shape.channels + 2 * -(-shape.channels // run) * run  # of a pixel
+    moved = prod(shape.pixels) * shape.phases * pixels * elements * shape.bytes / 1e6
+    return machine.launch + moved / machine.copy
+
+
+def microseconds(shape: Shape, machine: Machine) -> float:
+    """What a layer takes whose rows of channels the copy engine brings; infinite where it has no
+    schedule.
+    """
+    cycles = (_cycles(t, shape, machine) for t in _space(shape, machine))
+    return min(cycles, default=inf) / machine.megahertz
 
 
 def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
@@ -189,7 +206,7 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     blocks = _blocks(t, shape)
     step = max(products, shared, _arriving(t, min(blocks, machine.multiprocessors), machine)) + STEP
     rounds = -(-blocks // machine.multiprocessors)
-    leaving = rows * t.n / 8
+    leaving = max(rows * t.n / 8, _lines(t, shape))
     if t.part:
         results = prod(shape.pixels) * shape.filters
         after = adding(results, _parts(t, shape), machine) * machine.megahertz
@@ -197,6 +214,17 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     if t.persistent:
         return START + rounds * strips * (steps * step + HANDOVER + leaving)
     return rounds * (steps * step + START + leaving)
+
+
+def _lines(t: Tiling, shape: Shape) -> float:
+    """That warps name to the first cache, one a cycle, for the results of a block where they store
+    these themselves: in planes 8 pixels at once, of which those side by side are in one line.
+    """
+    if not shape.planes:
+        return 0.0
+    first = next((d for d in t.order if t.box[d] > 1), 0)
+    run = 1 if first else min(PIXELS, t.box[0])
+    return prod(t.block) * t.n / run
 
 
 def _arriving(t: Tiling, busy: int, machine: Machine) -> float:

@@ -18,6 +18,7 @@ class Shape:
     window to the last, along each dimension. ``rows``: the filters of a pixel lie side by side in
     the result, for each of which so many elements are read; 0 where they do not. ``fixed``: every
     call has so many channels. ``across``: weights have filters, not channels, along their rows.
+    ``planes``: in the result it is pixels along the first dimension that lie side by side.
     """
 
     pixels: tuple[int, ...]
@@ -31,6 +32,7 @@ class Shape:
     reach: tuple[int, ...] = ()
     fixed: bool = False
     across: bool = False
+    planes: bool = False
 
     @property
     def depth(self) -> int:

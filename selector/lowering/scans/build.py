@@ -129,8 +129,8 @@ class Scan:
             body = Allocate(name, p.type, (IntImm(elements),), Memory.GPU_SHARED, body)
         for scan in (self, self.ahead):
             if scan is not None and scan.steps.row:
-                elements = IntImm(self.threads * scan.steps.count)
-                body = Allocate(scan.buffers.inputs, p.type, (elements,), Memory.REGISTER, body)
+                elements, memory = scan.steps.kept
+                body = Allocate(scan.buffers.inputs, p.type, (IntImm(elements),), memory, body)
         for x in reversed(p.grid):
             body = replace(x, body=body)
         assert isinstance(body, For)

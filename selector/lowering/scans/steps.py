@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from selector.ir.affine import settled
+from selector.ir.affine import Affine, settled
 from selector.ir.lanes import in_lanes
 from selector.ir.nodes import (
     Allocate,
+    Binary,
+    BinaryOp,
     Block,
+    Compare,
+    CompareOp,
     Expr,
     For,
     ForKind,
@@ -19,14 +23,18 @@ from selector.ir.nodes import (
     LetStmt,
     Load,
     Memory,
+    Select,
     Stmt,
     Store,
     Var,
 )
-from selector.ir.simplify import add, mul
-from selector.ir.traverse import change_expr, substitute, substitute_stmt
-from selector.lowering.predicates import every
+from selector.ir.simplify import add, div, literal, mod, mul
+from selector.ir.traverse import change_expr, free_vars, substitute, substitute_stmt
+from selector.lowering.predicates import every, slack
 from selector.lowering.scans.find import Spread
+
+VECTOR_BYTES = 16  # that a thread moves at once
+BANKS_BYTES = 128  # of shared memory, read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,9 @@ class Buffers:
 
 class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
-    is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next.
+    is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next, by
+    the thread itself where its steps are whole vectors of memory. Elsewhere it is ``dealt``: kept
+    in shared memory, where neighbouring threads bring and take neighbours.
     """
 
     def __init__(self, found: Spread, buffers: Buffers, along: Var, threads: int) -> None:
@@ -55,6 +65,26 @@ class Steps:
         self.input = found.input
         self.count = found.steps if len(found.inner) == 1 and self.input is not None else 0
         self.row = self.count > 0 and not found.others
+        self.dealt = self.row and self.count > 1 and not self._begins_at_vectors()
+
+    @property
+    def kept(self) -> tuple[int, Memory]:
+        """How many elements the row takes, and where."""
+        elements = self.threads * self.count
+        if self.dealt:
+            return elements + elements // self._banks, Memory.GPU_SHARED
+        return elements, Memory.REGISTER
+
+    @property
+    def _banks(self) -> int:
+        return BANKS_BYTES // self.found.type.bytes
+
+    def _begins_at_vectors(self) -> bool:
+        """Whether the steps of a thread begin at a multiple of vectors, if rows of the array do:
+        elsewhere each of them would be moved alone, as far from its neighbour's as it has steps.
+        """
+        index, per = Affine.of(self.found.store.index), VECTOR_BYTES // self.found.type.bytes
+        return index.offset % per == 0 and self.count % per == 0
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
@@ -91,6 +121,8 @@ class Steps:
                 s = replace(x, body=_where(p.tests, s))
             return s if p.inner else _where(p.tests, s)
         (x,) = p.inner
+        if self.dealt:  # what lies behind the last step is read by none, and not stored
+            return For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, s)
         return self._unless(For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, s), s)
 
     def _unless(self, whole: Stmt, one: Stmt) -> Stmt:
@@ -103,7 +135,15 @@ class Steps:
     def place(self) -> Expr:
         """Where the input of a step is."""
         step = Var(self.found.inner[0].name)
-        return add(mul(self.along, IntImm(self.count)), step) if self.row else step
+        if not self.row:
+            return step
+        place = add(mul(self.along, IntImm(self.count)), step)
+        if not self.dealt:
+            return place
+        # apart, so that the same step of threads in a row is in different banks
+        whole = self._banks % self.count == 0
+        line = div(self.along, IntImm(self._banks // self.count)) if whole else None
+        return add(place, div(place, IntImm(self._banks)) if line is None else line)
 
     def stored(self, output: Expr) -> list[Stmt]:
         """What is stored of an output, where it is stored by the thread that computes it."""
@@ -120,7 +160,10 @@ class Steps:
     def brought(self) -> Stmt:
         """Inputs of a tile, of which a thread reads those of its steps as a vector."""
         assert self.input is not None
-        return self._whole_or_some(Store(self.buffers.inputs, self.place(), self.input))
+        brought = Store(self.buffers.inputs, self.place(), self.input)
+        if self.dealt:
+            return self._by_neighbours(brought, replace(brought, value=literal(0, self.found.type)))
+        return self._whole_or_some(brought)
 
     def taken(self) -> Stmt:
         """Outputs of a tile, and what is made of them."""
@@ -132,9 +175,63 @@ class Steps:
     def _whole_or_some(self, one: Store) -> Stmt:
         """A statement of each step as that of a vector, unless some steps are left out."""
         (x,) = self.found.inner
+        if self.dealt:
+            return self._by_neighbours(one)
         if self.count == 1:
             return self._unless(substitute_stmt(one, {x.name: IntImm(0)}), one)
         return self._unless(_vector(one, x.name, self.count), one)
+
+    def _by_neighbours(self, one: Store, other: Store | None = None) -> Stmt:
+        """A statement of each step, as threads side by side do it for steps side by side; the
+        ``other`` one behind the last step.
+        """
+        (x,), tests = self.found.inner, self.found.tests
+        turn, done = (Var(f"{self.buffers.inputs}.{name}") for name in ("turn", "done"))
+        place = add(mul(turn, IntImm(self.threads)), self.along)
+        at = {
+            self.along.name: div(place, IntImm(self.count)),
+            x.name: mod(place, IntImm(self.count)),
+        }
+        s, rest = (None if y is None else substitute_stmt(y, at) for y in (one, other))
+        assert s is not None
+        count = self._done()
+        if count is None:
+            each: Stmt = IfThenElse(every([substitute(t, at) for t in tests]), s, rest)
+            return self._turns(turn, each)
+        if not tests:
+            return self._turns(turn, s)
+        each = IfThenElse(Compare(CompareOp.LT, place, done), s, rest)
+        whole = Compare(CompareOp.LE, IntImm(self.threads * self.count), done)
+        both = IfThenElse(whole, self._turns(turn, s), self._turns(turn, each))
+        return LetStmt(done.name, count, both)
+
+    def _turns(self, turn: Var, body: Stmt) -> For:
+        return For(turn.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, body)
+
+    def _done(self) -> Expr | None:
+        """How many steps of a tile are done, at least where that is less than all; None where it is
+        not known ahead.
+        """
+        step, total = Var(self.found.inner[0].name), IntImm(self.threads * self.count)
+        count, asked = total, list[Expr]()
+        for test in self.found.tests:
+            room = slack(test)
+            if not free_vars(test) & {step.name, self.along.name}:
+                asked.append(test)
+                continue
+            factors = (
+                [] if room is None else [room.coefficient(v).constant for v in (step, self.along)]
+            )
+            rest = None if room is None else room.rest(step).rest(self.along)
+            match factors:
+                case [0, int(a)] if a < 0 and rest is not None:
+                    most = mul(add(div(rest.to_expr(), IntImm(-a)), IntImm(1)), IntImm(self.count))
+                case [int(b), int(a)] if b < 0 and a == b * self.count and rest is not None:
+                    most = add(div(rest.to_expr(), IntImm(-b)), IntImm(1))
+                case _:
+                    return None
+            count = Binary(BinaryOp.MIN, count, most)
+        return Select(every(asked), count, IntImm(0)) if asked else count
 
 
 def _vector(s: Store, name: str, lanes: int) -> Store:

@@ -1,0 +1,47 @@
+"""Large programs compile within a second once the rules are loaded: nothing else is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from clock import assert_quick
+
+pytest.importorskip("halide")
+
+import halide as hl
+from scaled import accumulators, funcs, taps
+
+import halide_bridge as hb
+from selector.eqsat.solve import forget
+
+MOST_SECONDS = 1.0
+LARGE: dict[str, tuple[Callable[[], hl.Func], int]] = {
+    "4096 taps in a loop": (lambda: taps(4096, 8, False), 1),
+    "4096 taps unrolled": (lambda: taps(4096, 64, True), 64),
+    "64 accumulators": (lambda: accumulators(8), 64),
+    "40 Funcs": (lambda: funcs(40), 40),
+}
+"""How each is made, and its products."""
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_programs_compile_in_a_second(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SELECTOR_CHECK", raising=False)
+    make, products = LARGE[name]
+
+    def compiled() -> None:
+        forget()
+        kernel = hb.compile(make(), target="sm_80", cache=False)
+        updates = [u for u in kernel.report.updates if u.block is not None]
+        assert sum(u.copies for u in updates) == products
+
+    compiled()
+    assert_quick(compiled, MOST_SECONDS, attempts=4)
+
+
+def test_accumulators_that_differ_by_name_have_one_chain() -> None:
+    report = hb.compile(funcs(3), target="sm_80", cache=False).report
+    chains = {u.rules for u in report.updates if u.block is not None}
+    assert len(chains) == 1
+    assert "multiply-add" in chains.pop()

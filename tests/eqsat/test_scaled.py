@@ -45,3 +45,20 @@ def test_accumulators_that_differ_by_name_have_one_chain() -> None:
     chains = {u.rules for u in report.updates if u.block is not None}
     assert len(chains) == 1
     assert "multiply-add" in chains.pop()
+
+
+def test_a_search_grows_with_what_differs() -> None:
+    """Of Funcs, or of taps that are unrolled into statements that differ by where they begin."""
+    rows: dict[str, int] = {}
+    for name, make in {
+        "few": lambda: funcs(10), "many": lambda: funcs(40),
+        "rolled": lambda: taps(4096, 8, False), "unrolled": lambda: taps(4096, 8, True),
+    }.items():  # fmt: skip
+        forget()
+        (search,) = hb.compile(make(), target="sm_80", cache=False).report.searches
+        assert {"axioms", "application", "lowering"} == {*search.seconds} == {*search.rounds}
+        assert all(t > 0 for t in search.seconds.values())
+        assert str(search).startswith(f"{search.rows} rows: axioms ")
+        rows[name] = search.rows
+    assert rows["few"] < rows["many"] < 5 * rows["few"]
+    assert rows["unrolled"] < 2 * rows["rolled"]

@@ -108,6 +108,8 @@ class Scheduling:
             if member.label in self.plan.misses:
                 why = self.plan.misses[member.label]
                 self._lines.append(f"  not on a tensor unit: {why}")
+            if member.label in self.plan.loops:
+                self._lines.append(f"  not one loop over keys: {self.plan.loops[member.label]}")
 
     @property
     def report(self) -> str:

@@ -29,7 +29,14 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, div, literal, mod, mul
-from selector.ir.traverse import change_expr, free_vars, substitute, substitute_stmt
+from selector.ir.traverse import (
+    change_expr,
+    free_vars,
+    replaced_all,
+    substitute,
+    substitute_stmt,
+)
+from selector.ir.types import Type
 from selector.lowering.predicates import every, slack
 from selector.lowering.scans.find import Spread
 
@@ -53,6 +60,11 @@ class Buffers:
     left: str
 
 
+def earlier(steps: int, t: Type) -> Expr:
+    """The output so many steps before, in what is made of it."""
+    return Var(f"$earlier.{steps}", t)
+
+
 class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
     is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next, by
@@ -60,12 +72,14 @@ class Steps:
     in shared memory, where neighbouring threads bring and take neighbours.
     """
 
-    def __init__(self, found: Spread, buffers: Buffers, along: Var, threads: int) -> None:
+    def __init__(
+        self, found: Spread, buffers: Buffers, along: Var, threads: int, dealt: bool = False
+    ) -> None:
         self.found, self.buffers, self.along, self.threads = found, buffers, along, threads
         self.input = found.input
         self.count = found.steps if len(found.inner) == 1 and self.input is not None else 0
         self.row = self.count > 0 and not found.others
-        self.dealt = self.row and self.count > 1 and not self._begins_at_vectors()
+        self.dealt = self.row and self.count > 1 and (dealt or not self._begins_at_vectors())
 
     @property
     def kept(self) -> tuple[int, Memory]:
@@ -84,13 +98,16 @@ class Steps:
         elsewhere each of them would be moved alone, as far from its neighbour's as it has steps.
         """
         index, per = Affine.of(self.found.store.index), VECTOR_BYTES // self.found.type.bytes
-        return index.offset % per == 0 and self.count % per == 0
+        upwards = self.found.step.constant == 1
+        return upwards and index.offset % per == 0 and self.count % per == 0
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
 
-    def run(self, more: Callable[[Expr], Sequence[Stmt]]) -> Stmt:
-        """The steps of a thread; ``more`` is done with each output."""
+    def run(self, more: Callable[[Expr], Sequence[Stmt]], following: Expr | None = None) -> Stmt:
+        """The steps of a thread; ``more`` is done with each output; what is made of it and of those
+        before (``following``) takes the place of the step's input.
+        """
         p = self.found
 
         def state(e: Expr) -> Expr | None:
@@ -104,7 +121,13 @@ class Steps:
         output = Var(f"{p.store.buffer}.output", p.type)
         older = reversed(list(pairwise(range(p.order))))
         shifted = [Store(self.buffers.own, IntImm(b), self.number(a)) for a, b in older]
-        body: Stmt = Block((*shifted, Store(self.buffers.own, IntImm(0), output), *more(output)))
+        made: list[Stmt] = []
+        if following is not None:
+            kept = {earlier(n + 1, p.type): self.number(n) for n in range(p.order)}
+            value = replaced_all(following, {earlier(0, p.type): output, **kept})
+            made.append(Store(self.buffers.inputs, self.place(), value))
+        last = Store(self.buffers.own, IntImm(0), output)
+        body: Stmt = Block((*made, *shifted, last, *more(output)))
         s = self._each(LetStmt(output.name, change_expr(p.store.value, state), body))
         if self.row or not self.count:
             return s
@@ -129,8 +152,9 @@ class Steps:
         """What does all steps, unless some are left out, of which ``one`` does each."""
         (x,), tests = self.found.inner, self.found.tests
         each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
-        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
-        return IfThenElse(every(last), whole, each) if last else whole
+        ends = [IntImm(0 if self.found.begins_late(t) else self.count - 1) for t in tests]
+        all_ = [substitute(t, {x.name: end}) for t, end in zip(tests, ends, strict=True)]
+        return IfThenElse(every(all_), whole, each) if all_ else whole
 
     def place(self) -> Expr:
         """Where the input of a step is."""

@@ -89,7 +89,7 @@ class Fitted:
     turning: float = 16.4
     adding: float = 0.25
     meeting: float = 0.61
-    round: float = 0.97
+    round: float = 0.58
 
 
 FITTED = Fitted()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from casestudies.measuring.record import OURS
-from casestudies.results import cpu, host, plots, summary, sums, sweep, tutorial
+from casestudies.results import cpu, host, paper, plots, summary, sums, sweep, tutorial
 from casestudies.results.jobs import HERE, Result, digits, read, results_of
 
 ROOT = HERE.parent.parent
@@ -197,6 +197,7 @@ def sections() -> dict[Path, dict[str, str]]:
         DOCS / "howto" / "amx.md": {"amx": cpu.amx(read("amx.json"))},
         DOCS / "results" / "sweep.md": {"sweep": sweep.render(sweep.read())},
         DOCS / "howto" / "call.md": {"host time": host.render(host.read())},
+        DOCS / "results" / "paper.md": {"paper": paper.render(data)},
         DOCS / "results" / "sums.md": {
             "sums": sums.words(read("sums.json")),
             "tf32": sums.tf32(read("tf32.json")),

@@ -41,6 +41,7 @@ from selector.lowering.apart import apart
 from selector.lowering.forwarded import forward
 from selector.lowering.joined_kernels import join_kernels
 from selector.lowering.joined_rows import joined_rows
+from selector.lowering.joined_sweeps import join_sweeps
 from selector.lowering.kept_rows import kept_rows
 from selector.lowering.near_sums import near_sums
 from selector.lowering.normalize import normalize
@@ -144,7 +145,8 @@ def split_kernels(module: Module) -> Program:
     body = pull_factors(split_masks(forward(normalize(module.body))))
     arrays = {b.name: b.dims for b in module.buffers}
     _walk(body, _Around(module, arrays, frozenset(arrays)), nests, buffers)
-    joined = join_kernels(nests, {g.func for g in module.grids})
+    alone = {g.func for g in module.grids}
+    joined = join_kernels(join_sweeps(nests, alone), alone)
     kernels = tuple(_kernel(s, module, n) for n, s in enumerate(joined))
     if not kernels:
         raise ScheduleError(

@@ -117,8 +117,9 @@ class _Fusion:
             raise self.refuse("they are computed in one loop already", "use separate loops")
         self._check_starts(distinct)
         before, after = self._around(distinct)
-        starts = constant_starts(before)
-        first, *rest = (trimmed(_same_variable(x, distinct[0]), starts) for x in distinct)
+        starts, made = constant_starts(before), {a.name for a in self.allocations}
+        same = (_same_variable(x, distinct[0]) for x in distinct)
+        first, *rest = (trimmed(x, starts, made) for x in same)
         if any((x.min, x.extent) != (first.min, first.extent) for x in rest):
             raise self.refuse(
                 "their loops do not have the same bounds", "split all of them by the same factor"

@@ -124,14 +124,16 @@ def _is_constant(e: Expr) -> bool:
 
 
 def _negated(c: Expr) -> Expr | None:
-    """That none of some numbers is less than another, for a condition that one is, or that
-    something is not so; else None.
+    """That none of some integers is less than another, or as small, for a condition that one is, or
+    that something is not so; else None.
     """
     match c:
         case Not(value):
             return value
         case Compare(CompareOp.LT, a, b) if not a.type.is_float:
             return Compare(CompareOp.LE, b, a)
+        case Compare(CompareOp.LE, a, b) if not a.type.is_float:
+            return Compare(CompareOp.LT, b, a)
         case Binary(BinaryOp.OR, a, b):
             left, right = _negated(a), _negated(b)
             return None if left is None or right is None else conjunction(left, right)

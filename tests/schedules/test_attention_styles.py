@@ -3,6 +3,7 @@ weights are divided, what is rounded where. What is one loop over the keys is ri
 as selected, simulated and emitted; what is not says why, and is right as well.
 """
 
+# pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
 import math
@@ -14,11 +15,15 @@ import halide as hl
 import numpy as np
 import pytest
 from emulation import check
+from test_plain_attention import ORDERS
 from verified import EMULATED
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 from selector.emit.cuda import emit_kernels
+from selector.ir.nodes import For, ForKind
+from selector.ir.printer import print_expr
+from selector.ir.traverse import walk_stmt
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -428,3 +433,11 @@ def test_a_parameter_comes_last_as_well() -> None:
     truth = q @ np.swapaxes(k, -1, -2) * 0.7 / 3 + 1
     found = kernel.interpret(Q=arrays["Q"], K=arrays["K"], scale=0.7, sizes=truth.shape)
     assert error(found, truth) < 1e-5
+
+
+def test_a_loop_over_keys_ends_at_the_length_of_its_batch() -> None:
+    kernel = hb.compile(ORDERS["lengths"].scheduled()[0], target="sm_90a")
+    (loop,) = [
+        s for s in walk_stmt(kernel.module.body) if isinstance(s, For) and s.kind is ForKind.SERIAL
+    ]
+    assert "L[output.s0.b.block_id" in print_expr(loop.extent)

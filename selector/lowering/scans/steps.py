@@ -98,7 +98,8 @@ class Steps:
         elsewhere each of them would be moved alone, as far from its neighbour's as it has steps.
         """
         index, per = Affine.of(self.found.store.index), VECTOR_BYTES // self.found.type.bytes
-        return index.offset % per == 0 and self.count % per == 0
+        upwards = self.found.step.constant == 1
+        return upwards and index.offset % per == 0 and self.count % per == 0
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
@@ -151,8 +152,9 @@ class Steps:
         """What does all steps, unless some are left out, of which ``one`` does each."""
         (x,), tests = self.found.inner, self.found.tests
         each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
-        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
-        return IfThenElse(every(last), whole, each) if last else whole
+        ends = [IntImm(0 if self.found.begins_late(t) else self.count - 1) for t in tests]
+        all_ = [substitute(t, {x.name: end}) for t, end in zip(tests, ends, strict=True)]
+        return IfThenElse(every(all_), whole, each) if all_ else whole
 
     def place(self) -> Expr:
         """Where the input of a step is."""

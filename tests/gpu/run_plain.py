@@ -263,9 +263,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def page(files: list[Path]) -> int:
-    """The rows of some runs on one GPU."""
-    runs = [json.loads(f.read_text()) for f in files]
-    data, rows = runs[0], [row for r in runs for row in r["rows"]]
+    """The rows of some runs on one GPU, in the order of the jobs; of one job the last one."""
+    runs, order = [json.loads(f.read_text()) for f in files], [job.name for job in JOBS]
+    found = {row["job"]: row for r in runs for row in r["rows"]}
+    data, rows = runs[0], sorted(found.values(), key=lambda row: order.index(row["job"]))
     peers = ("torch", "torch.compile", "Triton", "Anderson2021")
     heads = ("pipeline", "ours", *peers, "a copy", "best of others / ours", "copy / ours")
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")

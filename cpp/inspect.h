@@ -25,6 +25,17 @@ Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Fu
 // does read it, else nothing changes.
 bool from_zero(Halide::Internal::Function sum, Halide::Internal::Function reader);
 
+// Has the terms of a `sum`, whose `weight`s are divided by what `total` is for all of an element's, be
+// without that, and `reader` divide what it reads of the sum; the Funcs `between` a weight and the
+// total are written out. Whether it is divided so, once, else nothing changes.
+bool divided_last(Halide::Internal::Function weight, const Halide::Internal::Function &total,
+                  Halide::Internal::Function sum, Halide::Internal::Function reader,
+                  const Functions &between);
+
+// Has `readers` multiply what they read of a sum, which begins with 0, by the numbers that all terms
+// of its only update are multiplied by; whether there are such, else nothing changes.
+bool multiplied_last(Halide::Internal::Function sum, const Functions &readers);
+
 // A Func of its own, of that name, for a factor (0 or 1) of the products that the only update of
 // `sum` adds to its element, which reads it. It is of the type that the factor is cast from, and of
 // dimensions that stand for variables of the sum, which `order` names. Undefined where it has no such

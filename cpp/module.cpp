@@ -204,6 +204,16 @@ PYBIND11_MODULE(_native, m) {
     m.def("from_zero", [](const Halide::Func &sum, const Halide::Func &reader) {
         return bridge::from_zero(sum.function(), reader.function());
     });
+    m.def("divided_last", [](const Halide::Func &weight, const Halide::Func &total,
+                             const Halide::Func &sum, const Halide::Func &reader,
+                             const std::vector<Halide::Func> &between) {
+        return bridge::divided_last(weight.function(), total.function(), sum.function(),
+                                    reader.function(), bridge::functions(between));
+    });
+    m.def("multiplied_last",
+          [](const Halide::Func &sum, const std::vector<Halide::Func> &readers) {
+              return bridge::multiplied_last(sum.function(), bridge::functions(readers));
+          });
     m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
                         const std::string &name) {
         return bridge::operand(sum.function(), factor, order, name);

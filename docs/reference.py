@@ -35,7 +35,7 @@ import selector.tuning  # noqa: E402
 from selector import diagnostics, environment  # noqa: E402
 from selector.eqsat.facts import EXECUTES  # noqa: E402
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction  # noqa: E402
-from selector.report import Block, Report, StatementReport  # noqa: E402
+from selector.report import Block, Opportunity, Report, Search, StatementReport  # noqa: E402
 from selector.runtime.graph import LaunchGraph  # noqa: E402
 from selector.targets import COMPILE_ONLY, TARGETS  # noqa: E402
 from selector.workbench.cases import load  # noqa: E402
@@ -45,6 +45,7 @@ from selector.workbench.ruleset import read_rules, standard_files  # noqa: E402
 DIRECTIVES = (
     hb.store_in, hb.pipeline_stages, hb.resident_blocks, hb.persistent, hb.self_fed, hb.teams,
     hb.cluster, hb.online, hb.clone, hb.operand, hb.narrowed, hb.from_zero,
+    hb.divided_last, hb.multiplied_last,
     hb.phased, hb.joined, hb.grouped, hb.interleaved,
 )  # fmt: skip
 
@@ -277,6 +278,8 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
         ("kernel", selector.Kernel), ("sized_kernel", selector.SizedKernel),
         ("hb.SizeClass", hb.SizeClass), ("graph", LaunchGraph),
         ("kernel.report", Report), ("kernel.report.statements[i]", StatementReport),
+        ("kernel.report.opportunities[i]", Opportunity),
+        ("kernel.report.searches[i]", Search),
         ("kernel.report.updates[i].block", Block),
     ),
     "Tuning": (

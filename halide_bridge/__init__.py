@@ -12,7 +12,16 @@ from halide_bridge.adjoints import adjoint
 from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.float8 import e4m3, e5m2
 from halide_bridge.groups import Taps, grouped
-from halide_bridge.instead import clone, from_zero, joined, narrowed, operand, phased
+from halide_bridge.instead import (
+    clone,
+    divided_last,
+    from_zero,
+    joined,
+    multiplied_last,
+    narrowed,
+    operand,
+    phased,
+)
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
     MemoryType,
@@ -43,6 +52,7 @@ __all__ = [
     "clone",
     "cluster",
     "compile",
+    "divided_last",
     "e4m3",
     "e5m2",
     "from_zero",
@@ -51,6 +61,7 @@ __all__ = [
     "interleaved",
     "joined",
     "lower",
+    "multiplied_last",
     "narrowed",
     "online",
     "operand",

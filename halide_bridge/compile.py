@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from halide_bridge.checks import output_funcs
 from halide_bridge.lowering import lower
+from halide_bridge.opportunities import opportunities
 from halide_bridge.programs import Programs
 from halide_bridge.schedules.sizes import Sizes
 from selector.diagnostics import ScheduleError
@@ -59,4 +63,10 @@ def compile(  # noqa: A001 - the public name
     seconds = time.perf_counter() - start
     kernel = selector.compile(module, target=target, strict=strict, **options)
     kernel.begun_with("lower", seconds)
+    taken = {s.func for s in kernel.report.statements if not s.miss}
+    asked = frozenset(options.get("instructions") or ())
+    outputs = output_funcs(output, "")
+    kernel.report = replace(
+        kernel.report, look=cache(lambda: opportunities(outputs, kernel.target, taken, asked))
+    )
     return kernel

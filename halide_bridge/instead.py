@@ -67,6 +67,41 @@ def from_zero(sum_: Func, reader: Func) -> Func:
     return sum_
 
 
+def divided_last(weight: Func, total: Func, sum_: Func, reader: Func, *between: Func) -> Func:
+    """Have a sum of weights that are divided by the total of their row be one of weights that are
+    not, and ``reader``, which is all that reads it, divide: with ``p[n, m] = f16(w[n, m] /
+    total[m])`` and ``f[d, m] += f32(p[n, m]) * ...`` what reads ``f[d, m]`` reads ``f[d, m] /
+    total[m]``, and ``p[n, m]`` is ``f16(w[n, m])``. ``w * (1 / total)`` and ``exp(x -
+    log(total))`` are such quotients as well; Funcs ``between`` are written out in ``weight``. That
+    rounds in another order, and of weights that are more than one it may be more than their type
+    has. Returns ``sum_``; ``ScheduleError`` for a weight that is not divided so.
+    """
+    if not native().divided_last(weight, total, sum_, reader, [*between]):
+        raise ScheduleError(
+            f"`{plain(weight.name())}` is not divided by `{plain(total.name())}`",
+            why=f"`{plain(reader.name())}` is to divide `{plain(sum_.name())}` by it",
+            hint="a weight that is a quotient by the total of its row, and is read once by the sum",
+            where=caller_location(),
+        )
+    return sum_
+
+
+def multiplied_last(sum_: Func, *readers: Func) -> Func:
+    """Have a sum that begins at zero add what is not multiplied by a number that is the same for
+    all, and ``readers``, which are all that read it, multiply by that: with ``f[i, j] += a * b /
+    8`` they read ``f[i, j] / 8`` of ``f[i, j] += a * b``, which a tensor unit takes. That rounds in
+    another order. Returns ``sum_``; ``ScheduleError`` for a sum without such a number.
+    """
+    if not native().multiplied_last(sum_, [*readers]):
+        raise ScheduleError(
+            f"the terms of `{plain(sum_.name())}` are multiplied by no number",
+            why="its readers are to multiply by it",
+            hint="f[...] += a * b * c with c a constant or a parameter",
+            where=caller_location(),
+        )
+    return sum_
+
+
 def narrowed(func: Func, *readers: Func) -> Func:
     """A Func of its own that all ``readers`` read in place of ``func``, from now on: of the type
     that each of them casts what it reads to, so that they read the same values, of fewer bytes

@@ -70,7 +70,7 @@ def compile_module(
     assert work.plan is not None, "the last stage leaves a plan"
     copies = performance.copies_of(work.plan)
     # The times grow by what is done later.
-    report = Report(work.statements, clock.seconds, copies, work.target.name)
+    report = Report(work.statements, clock.seconds, copies, work.target.name, work.searches)
     artifact = Artifact(work.plan, str(work.module), str(report), report.as_dict(), {}, versions())
     if entry is not None:
         entry[0].put(entry[1], artifact)

@@ -17,7 +17,7 @@ from selector import dump, environment
 from selector.diagnostics import InternalError, UserError
 from selector.garbage import collector_paused
 from selector.ir.module import Module
-from selector.report import Report, StatementReport
+from selector.report import Report, Search, StatementReport
 from selector.runtime.plan import Plan
 from selector.targets import Target
 
@@ -39,6 +39,7 @@ class Work:
     strict: bool
     instructions: tuple[str, ...] | None = None
     statements: tuple[StatementReport, ...] = ()
+    searches: tuple[Search, ...] = ()
     kernels: tuple[tuple[str, tuple[Kernel, ...]], ...] = ()
     plan: Plan | None = None
     rules: tuple[tuple[str, str], ...] = ()
@@ -102,7 +103,8 @@ def _select(work: Work) -> Work:
 
         engine = extended_bench(work.rules, work.instructions).engine((work.target.name,))
     selection = select(work.module, work.target, work.strict, work.instructions, engine)
-    return replace(work, module=selection.module, statements=tuple(selection.reports))
+    return replace(work, module=selection.module, statements=selection.reports,
+                   searches=selection.searches)  # fmt: skip
 
 
 def _explain(work: Work) -> Work:

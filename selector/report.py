@@ -178,18 +178,55 @@ def _rules(s: StatementReport, laws: bool) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """The e-graph of a scope, as it was when its rules had been run: rows of all tables, and rounds
+    and seconds by ruleset; those of the time when it was solved, if it was remembered."""
+
+    rows: int
+    rounds: Mapping[str, int]
+    seconds: Mapping[str, float]
+
+    def __str__(self) -> str:
+        spent = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())
+        return f"{self.rows} rows: {', '.join(spent)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Opportunity:
+    """A sum that computes in ordinary memory and that a tensor unit has instructions for: its Func,
+    what it is, and the directive that asks for it, beside vectors of a tile."""
+
+    func: str
+    what: str
+    directive: str
+
+    def __str__(self) -> str:
+        return f"{self.func} is {self.what}: {self.directive}"
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All statements of a module that touch tensor memory, in program order.
 
     ``seconds`` is the time that each stage of the compilation took, where that is known; ``copies``
     are those into shared memory: the threads that take part, bytes of an access, and the share of
     the kernel's predicted time. ``target``: the name of the one it was compiled for, if known.
+    ``searches``: one for each scope that was searched in this process, unrolled copies left out;
+    ``look``: how opportunities are found, which takes longer than most reports are looked at.
     """
 
     statements: tuple[StatementReport, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     copies: tuple[CopyCost, ...] = ()
     target: str = ""
+    searches: tuple[Search, ...] = field(default=(), compare=False)
+    look: Callable[[], tuple[Opportunity, ...]] = field(default=tuple, compare=False, repr=False)
+
+    @property
+    def opportunities(self) -> tuple[Opportunity, ...]:
+        """Sums of a pipeline that its user scheduled for CUDA cores and that could go to a tensor
+        unit; nothing goes there unasked. Of kernels that were loaded there are none."""
+        return self.look()
 
     @property
     def misses(self) -> tuple[StatementReport, ...]:

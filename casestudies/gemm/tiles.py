@@ -18,9 +18,7 @@ WARPS = Tiling(n=64, m=128, parts_n=2, parts_m=2, unit="warp", band=0)
 LARGE_WARPS = replace(WARPS, n=256, parts_n=4, stages=3)
 NARROW_WARPS = replace(WARPS, n=128, parts_m=4, stages=2)
 SHARED = 160 << 10  # bytes of a block that the tiles of warps may take, but for narrow ones
-# Of the usual schedule's time, for a program of its own; of bytes the model is less sure: its times
-# are off by a tenth, and where it foretold less than that, the usual schedule was the faster one.
-WORTH, WORTH_BYTES = 0.95, 0.9
+WORTH = 0.95  # of the usual schedule's time, for a program of its own
 TARGET = "sm_90a"
 
 
@@ -61,8 +59,7 @@ def groups_for(shape: Shape) -> Tiling:
     if shape.across:
         found = replace(found, copied=worth_copying(shape))
     time = estimate(found, shape, machine).microseconds
-    worth = WORTH_BYTES if shape.integers else WORTH
-    return found if time < worth * estimate(usual, shape, machine).microseconds else usual
+    return found if time < WORTH * estimate(usual, shape, machine).microseconds else usual
 
 
 def tensor_groups_for(shape: Shape) -> Tiling:

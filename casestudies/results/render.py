@@ -1,7 +1,7 @@
 """The tables of measured times in README.md and ``docs/``; those of the GPU come from one run of
 ``tests/gpu/run_all.py`` or of ``python -m casestudies bench --all``, those of the CPU from ``cpu``,
 those of the tutorial from ``tutorial``, of the public sweep from ``sweep``, of the host from
-``host``.
+``host``, of sums in other words and types from ``sums``.
 
     python -m casestudies.results.render            rewrite the tables
     python -m casestudies.results.render --check    only say whether they are out of date (exit 1)
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from casestudies.measuring.record import OURS
-from casestudies.results import cpu, host, plots, summary, sweep, tutorial
+from casestudies.results import cpu, host, paper, plots, summary, sums, sweep, tutorial
 from casestudies.results.jobs import HERE, Result, digits, read, results_of
 
 ROOT = HERE.parent.parent
@@ -197,6 +197,12 @@ def sections() -> dict[Path, dict[str, str]]:
         DOCS / "howto" / "amx.md": {"amx": cpu.amx(read("amx.json"))},
         DOCS / "results" / "sweep.md": {"sweep": sweep.render(sweep.read())},
         DOCS / "howto" / "call.md": {"host time": host.render(host.read())},
+        DOCS / "results" / "paper.md": {"paper": paper.render(data)},
+        DOCS / "results" / "sums.md": {
+            "sums": sums.words(read("sums.json")),
+            "tf32": sums.tf32(read("tf32.json")),
+            "float8": sums.float8(read("float8.json")),
+        },
         DOCS / "tutorial.md": {"tutorial": tutorial.render(tutorial.read())},
     }
 

@@ -3,8 +3,10 @@ Triton, no Halide.
 
     python -m casestudies.ten_tasks.bench FOLDER [--results FILE] [--match REGEX]
 
-FOLDER is that of ``build``. Each kernel is checked against float64 after poison, at the paper's
-size and at ragged ones; then all take turns, as CUDA graphs over data beyond the L2 cache.
+FOLDER is that of ``build``. FILE keeps the rows of other tasks, of the same machine, versions and
+day: what one run has no time for, the next adds. Each kernel is checked against float64 after
+poison, at the paper's size and at ragged ones; then all take turns, as CUDA graphs over data beyond
+the L2 cache.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from casestudies.measuring.machine import graphics
 from casestudies.measuring.memory import Room
 from casestudies.measuring.poison import poison
 from casestudies.ten_tasks import triton_kernels
+from casestudies.ten_tasks.results import kept
 from casestudies.ten_tasks.tasks import TASKS, Shape, Task
 from selector import load
 from selector.tuning.rounds import time_in_turn
@@ -143,17 +146,18 @@ def main(arguments: list[str] | None = None) -> int:
         "date": datetime.date.today().isoformat(), **graphics(),
         "torch": torch.__version__, "triton": triton.__version__,
     }  # fmt: skip
-    rows: list[dict[str, Any]] = []
+    rows = kept(options.results, about, options.match)
     for task in TASKS:
         if not re.search(options.match, task.name):
             continue
         torch.compiler.reset()
-        rows.append(measured(task, options.folder))
-        print(json.dumps(rows[-1]), flush=True)
+        rows[task.name] = measured(task, options.folder)
+        print(json.dumps(rows[task.name]), flush=True)
         torch.cuda.empty_cache()
         if options.results:
-            options.results.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
-    return 0 if all(row["right"] for row in rows) else 1
+            ordered = [rows[t.name] for t in TASKS if t.name in rows]
+            options.results.write_text(json.dumps(about | {"rows": ordered}, indent=1) + "\n")
+    return 0 if all(row["right"] for row in rows.values()) else 1
 
 
 if __name__ == "__main__":

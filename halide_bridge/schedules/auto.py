@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -23,10 +24,11 @@ from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, sum_of
-from halide_bridge.schedules.factors import set_apart, set_narrow
+from halide_bridge.schedules.factors import set_apart, set_divided, set_narrow
 from halide_bridge.schedules.made import chains
 from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
+from halide_bridge.schedules.recognise.apart import why_apart
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
@@ -186,11 +188,12 @@ def _plan(
     """
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, location, some)
-    lines = set_narrow(program)
-    program = read_program(outputs, wanted.asked) if lines else program
-    factors = set_apart(program, known, machine)
-    program = read_program(outputs, wanted.asked) if factors else program
-    lines = ["f = hb.funcs(output)", *lines, *factors, ""] if lines or factors else []
+    lines: list[str] = []
+    for step in (set_narrow, set_divided, partial(set_apart, known=known, machine=machine)):
+        changed = step(program)
+        program = read_program(outputs, wanted.asked) if changed else program
+        lines += changed
+    lines = ["f = hb.funcs(output)", *lines, ""] if lines else []
     return _taken(outputs, program, Plan({}, {}, known, machine), wanted), "\n".join(lines)
 
 
@@ -273,12 +276,17 @@ def _attending(
 ) -> Plan:
     """The plan with the attention whose second product a Func is, if the compiler takes it."""
     found = online_of(member, program)
-    if found is not None:
-        for tiling in online.candidates(found, program, plan.known, plan.machine):
-            more = plan.attending(found, tiling)
-            if not _why_not(outputs, more, wanted):
-                return more
-    return plan
+    if found is None:
+        return plan.in_loops(member.label, why_apart(member, program))
+    why = ""
+    for tiling in online.candidates(found, program, plan.known, plan.machine):
+        more = plan.attending(found, tiling)
+        miss = _why_not(outputs, more, wanted)
+        if not miss:
+            return more
+        why = why or miss
+    why = why or "registers do not hold so many channels"
+    return plan.in_loops(member.label, why_apart(member, program, why))
 
 
 def _wanted(target: str | Target, instructions: Iterable[str] | None, location: str) -> _Wanted:

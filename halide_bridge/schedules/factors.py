@@ -4,10 +4,13 @@ stages is a Func, and what is stored is one.
 
 from __future__ import annotations
 
-from halide_bridge.instead import narrowed, operand
+from collections.abc import Iterable
+
+from halide_bridge.instead import divided_last, multiplied_last, narrowed, operand
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import fills, sum_of
 from halide_bridge.schedules.recognise.attention import online_of
+from halide_bridge.schedules.recognise.divided import divided_of, has_numbers
 from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
@@ -28,6 +31,27 @@ def set_apart(program: Program, known: Guess, machine: Machine) -> list[str]:
     return [line for m in sums for line in _apart(m, program, known, machine)]
 
 
+def set_divided(program: Program) -> list[str]:
+    """Have sums multiplied in place of their terms, and divided in place of the weights of
+    attention. Lines of Python, as below.
+    """
+    lines: list[str] = []
+    for member in (m for m in program if has_numbers(m, program)):
+        funcs = (member, *program.readers(member))
+        multiplied_last(*(f.handle for f in funcs))
+        lines.append(f"hb.multiplied_last({_said(funcs)})")
+    for found in filter(None, (divided_of(m, program) for m in program)):
+        funcs = (found.weight, found.total, found.mixed, found.reader, *found.between)
+        divided_last(*(f.handle for f in funcs))
+        lines.append(f"hb.divided_last({_said(funcs)})")
+    return lines
+
+
+def _said(funcs: Iterable[Member]) -> str:
+    """As arguments in Python."""
+    return ", ".join(f'f["{f.label}"]' for f in funcs)
+
+
 def set_narrow(program: Program) -> list[str]:
     """Make Funcs of what all that read a sum cast it to. Lines of Python, as above."""
     lines: list[str] = []
@@ -35,8 +59,7 @@ def set_narrow(program: Program) -> list[str]:
         readers = only_cast(member, program)
         if readers:
             narrowed(member.handle, *(r.handle for r in readers))
-            said = ", ".join(f'f["{m.label}"]' for m in (member, *readers))
-            lines.append(f"hb.narrowed({said})")
+            lines.append(f"hb.narrowed({_said((member, *readers))})")
     return lines
 
 

@@ -169,11 +169,12 @@ def along_dims(
     *,
     alone: bool = False,
     most: int = 1,
+    rows: int = ROWS,
 ) -> Grid:
     """A kernel for a pure Func with the dimensions of a member of the pipeline, which does what
     ``body`` says: short inner dimensions are loops of a thread, others of blocks. ``alone``:
-    nothing is computed at its threads; else ``most`` neighbours are a thread's. ``known``: sizes to
-    be fast at.
+    nothing is computed at its threads; else ``most`` neighbours are a thread's, or so many ``rows``
+    of light work. ``known``: sizes to be fast at.
     """
     func.compute_root()
     args = func.args()
@@ -191,7 +192,7 @@ def along_dims(
         lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
     elif most > 1 and len(parallel) > 1 and not serial:
         lanes = most
-    rows = ROWS if several and lanes == 1 else 1
+    rows = rows if several and lanes == 1 else 1
     about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
     turn = turn_of(body, member.args[0], extents[0]) if lanes > 1 else 0
     length = extents[lead] if parallel else None

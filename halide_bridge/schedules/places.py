@@ -16,6 +16,7 @@ from halide_bridge.schedules.contraction import Contraction, Operand, contract
 from halide_bridge.schedules.histograms import bins_of, by_copies
 from halide_bridge.schedules.kernels import (
     LANES,
+    ROWS,
     Grid,
     aligned,
     along_dims,
@@ -28,13 +29,14 @@ from halide_bridge.schedules.layer_operands import by_layer
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
+from halide_bridge.schedules.recognise.inner_sums import place_inner_sums
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product, starts_at_zero
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.resampling import Resampling, resampling_of
 from halide_bridge.schedules.recognise.reuse import reuse_of
 from halide_bridge.schedules.recognise.rows import associative, chooses
-from halide_bridge.schedules.recognise.windows import Window
+from halide_bridge.schedules.recognise.windows import Window, reads_pixels
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
@@ -62,6 +64,7 @@ class Scheduling:
                 placement.reader.pop(member.name, None)
         over = plan.machine.multiprocessors if plan.spread else 0
         self.sweeps = Sweeps(self.script, placement, plan.known, over)
+        place_inner_sums(placement, plan.apart | plan.stored | plan.tensor.keys())
         for member in program:
             reader = placement.reader.get(member.name)
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):
@@ -105,6 +108,8 @@ class Scheduling:
             if member.label in self.plan.misses:
                 why = self.plan.misses[member.label]
                 self._lines.append(f"  not on a tensor unit: {why}")
+            if member.label in self.plan.loops:
+                self._lines.append(f"  not one loop over keys: {self.plan.loops[member.label]}")
 
     @property
     def report(self) -> str:
@@ -150,7 +155,7 @@ class Scheduling:
     def _pure(self, member: Member) -> Grid:
         if member.name in self.plan.online:
             return online.attend(self.script, self.program, *self.plan.online[member.name])
-        mine = [m for m in self.program if self.placement.reader.get(m.name) == member.name]
+        mine = self.placement.at_threads_of(member)
         reader = self._func(member)
         if len(mine) == 1 and mine[0].label in self.plan.tensor:
             args = reader.args()
@@ -163,7 +168,8 @@ class Scheduling:
         taps = resampling_of(mine[0]) if len(mine) == 1 else None
         if taps is not None:
             return self._resampled(taps, mine[0], member, reader)
-        if len(mine) == 1:
+        turns = [(n, m) for m in mine for n in self.placement.at_threads_of(m)]
+        if len(mine) == 1 and not turns:
             order = self._order(mine[0], member)
             grid = self._by_channels(mine[0], reader, order)
             if grid is not None:
@@ -175,7 +181,14 @@ class Scheduling:
             if along is not None and member.args:
                 func = self._func(mine[0])
                 return reductions.by_warps(self.script, func, reader, along[0], func.rvars(0))
-        body = self.placement.bodies[member.name][0]
+        grid = self._at_threads(member, mine, light=not turns)
+        for n, m in turns:
+            reductions.inner_sum(self.script, n, m)
+        return grid
+
+    def _at_threads(self, member: Member, mine: list[Member], *, light: bool) -> Grid:
+        """A pure Func by threads that compute what is ``mine`` as well."""
+        reader, body = self._func(member), self.placement.bodies[member.name][0]
         known, most = self.plan.known, 1
         tiles = tiles_of(member, body, self.placement) if member.args and not mine else None
         if tiles is not None:
@@ -183,8 +196,9 @@ class Scheduling:
         if mine and member.args:
             most = reductions.lanes_at_thread(mine, member, self.placement, body)
         grid = along_dims(
-            self.script, reader, member, self.placement, body, known, alone=not mine, most=most
-        )
+            self.script, reader, member, self.placement, body, known,
+            alone=not mine, most=most, rows=ROWS if light else 1,
+        )  # fmt: skip
         for m in mine:
             access = next(a for a in body.reads() if a.func == m.name)
             reductions.at_thread(self.script, m, reader, grid, access)
@@ -257,7 +271,7 @@ class Scheduling:
         for plane in planes[found.channels > 1 :]:
             func.bound_extent(plane, 1)
         made = self._made(member, found)
-        pixels = made.windows.pixels if made else _reads_pixels(source, source.args[first])
+        pixels = made.windows.pixels if made else reads_pixels(source, source.args[first])
         return Windows(out, func, image, x, y, taps, planes, first, found.channels, made, pixels)
 
     def _operand(self, factor: Factor, name: str) -> Operand:
@@ -385,10 +399,3 @@ class Scheduling:
             else:
                 grid = update_kernel(self.script, func, stage, self.placement)
         return grid
-
-
-def _reads_pixels(image: Member, x: str) -> bool:
-    """Whether planes are read from pixels whose channels lie next to each other."""
-    planes = {Var(v) for v in image.args if v != x}
-    inner = (a.indices[0] for a in image.accesses() if a.func != image.name and a.indices)
-    return any(i in planes for i in inner)

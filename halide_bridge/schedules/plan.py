@@ -20,7 +20,8 @@ class Plan:
     it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
     ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
     ``spread`` over several blocks; resamplings on tensor units, ``banded``; windows whose blocks
-    make what they read, with those that do (``made``); the sizes and the GPU to be fast at.
+    make what they read, with those that do (``made``); why the ``loops`` of attention are several;
+    the sizes and the GPU to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -34,9 +35,13 @@ class Plan:
     banded: frozenset[str] = frozenset()
     spread: bool = False
     made: Mapping[str, str] = field(default_factory=dict[str, str])
+    loops: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})
+
+    def in_loops(self, label: str, why: str) -> Plan:
+        return replace(self, loops={**self.loops, label: why}) if why else self
 
     def having(self, label: str, found: Sum, tiling: Tiling) -> Plan:
         stored = self.stored | (found.computed if isinstance(found, Window) else frozenset())

@@ -51,6 +51,14 @@ def at_thread(script: Script, member: Member, reader: Recorded, grid: Grid, acce
             stage.unroll(r)
 
 
+def inner_sum(script: Script, member: Member, outer: Member) -> None:
+    """Compute a short sum in the turns of an ``outer`` reduction that a thread takes."""
+    func, turns = (script.func(m.label, m.handle) for m in (member, outer))
+    func.compute_at(turns, turns.rvars(0)[0])
+    for r in func.rvars(0):
+        func.update(0).unroll(r)
+
+
 def lanes_at_thread(
     members: list[Member], reader: Member, placement: Placement, of_reader: Body
 ) -> int:

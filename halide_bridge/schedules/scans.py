@@ -46,7 +46,7 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
     if len(stage.reduced) != 1 or len(stage.values) != 1 or stage.predicate is not None:
         return None
     (r,), (value,) = stage.reduced, stage.values
-    along = [d for d, index in enumerate(stage.indices) if index == Var(r.name)]
+    along = [d for d, index in enumerate(stage.indices) if _steps(index, r.name)]
     others = [d for d, arg in enumerate(stage.free) if arg is not None]
     if r.free or len(along) != 1 or len(others) != len(stage.indices) - 1:
         return None
@@ -60,6 +60,8 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
     found = recurrence(value, lags)
     if isinstance(found, str):
         return None
+    if _steps(stage.indices[along[0]], r.name) < 0 and not found.weights:
+        return None  # where the first steps are left out, extrema begin with zero
     beside = {member.args[0]} if along[0] else set[str]()
     if any(free_vars(w) & {r.name, *beside} for w in found.weights):
         return None
@@ -70,14 +72,22 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
     return Scan(stage, along[0], steps, prod(known.extent(member, d) for d in others))
 
 
+def _steps(index: Expr, name: str) -> int:
+    """By how much an index follows a reduction variable: 1 or, from the end, -1; 0 otherwise."""
+    form = Affine.of(index)
+    step = form.coefficient(Var(name)).constant
+    return step if step in (1, -1) and not form.rest(Var(name)).mentions(name) else 0
+
+
 def _lags(value: Expr, stage: Stage, along: int) -> dict[Expr, int] | None:
     """How far back each read of the Func itself looks; None for one that looks elsewhere."""
     found: dict[Expr, int] = {}
+    step = _steps(stage.indices[along], stage.reduced[0].name)
     for part in walk_expr(value):
         if not (isinstance(part, Call) and part.name.rpartition(ELEMENT)[0] == stage.func):
             continue
         back = Affine.of(stage.indices[along]) - Affine.of(part.args[along])
-        lag = back.constant
+        lag = None if back.constant is None else back.constant * step
         rest = [i for d, i in enumerate(part.args) if d != along]
         if lag is None or not 0 <= lag <= ORDER:
             return None

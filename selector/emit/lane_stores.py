@@ -1,5 +1,6 @@
-"""Stores of accumulators straight from the registers that hold them, lane by lane: four neighbours
-at once where they are aligned, else two, else one by one, and guarded only where a tile is ragged.
+"""Stores of accumulators straight from the registers that hold them, lane by lane: 16 bytes at once
+where they are aligned, else two neighbours, and guarded, one by one, only where a tile is ragged.
+Of 16 bits two leave at once wherever they lie: lanes hand on what is ahead of an even element.
 """
 
 from __future__ import annotations
@@ -8,11 +9,21 @@ from collections.abc import Callable
 
 from selector.emit.context import KernelContext
 from selector.emit.elements import COLUMN, ROW, ElementValues
-from selector.emit.places import IndexForm, ReadOut, digits_of, pairs_of, quad_flag, quads
+from selector.emit.places import (
+    IndexForm,
+    ReadOut,
+    chunk_flag,
+    digits_of,
+    eights,
+    has_runs,
+    pairs_of,
+    quads,
+    runs_of,
+)
 from selector.emit.regions import LANE_ROW, Element, Region
 from selector.emit.scalar import Space, c_type
 from selector.gpu.ir.expressions import all_of, both, element, number, pointer
-from selector.gpu.ir.memory import Point, Store, StorePair, StoreQuad
+from selector.gpu.ir.memory import Point, Store, StoreEight, StorePair, StoreQuad, StoreRun
 from selector.gpu.ir.nodes import If
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, to_affine
@@ -33,14 +44,14 @@ class LaneStores:
         self._indices: dict[tuple[Affine | Var, ...], Expr] = {}
 
     def store(self, plan: ReadOut) -> None:
-        """Four neighbours at once where they are aligned, else two, else one by one."""
-        whole, aligned = self._everywhere(plan), quad_flag(plan, self.context)
+        """16 bytes at once where they are aligned, else two neighbours, else one by one."""
+        whole, aligned = self._everywhere(plan), chunk_flag(plan, self.context)
         if whole is None or aligned is None:
             self._store_pairs(plan, whole)
             return
         w = self.context.writer
         with w.when(both(self._legal(whole), aligned)):
-            self._write_quads(plan)
+            self._write_chunks(plan)
         with w.otherwise():
             self._store_pairs(plan, whole)
 
@@ -48,16 +59,19 @@ class LaneStores:
         """None for one that always holds."""
         return None if condition == TRUE else self.context.scalar.legal(condition)
 
-    def _write_quads(self, plan: ReadOut) -> None:
-        w = self.context.writer
+    def _write_chunks(self, plan: ReadOut) -> None:
+        w, four = self.context.writer, self.context.storages[plan.store.buffer].type.bytes == 4
         with w.block():
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
                 values = self._values(plan, region, outer, guarded=False)
-                for places in quads(region):
-                    stored = tuple(values.value(at) for at in places)
+                for places in quads(region) if four else eights(region):
                     to = self._place(plan, region, places[0], outer, form, pointers)
-                    w.add(StoreQuad(_view(to), stored))
+                    if four:
+                        w.add(StoreQuad(_view(to), tuple(map(values.value, places))))
+                        continue
+                    below = self._place(plan, region, places[2], outer, form, pointers)
+                    w.add(StoreEight(_view(to), _view(below), tuple(map(values.pair, places))))
 
     def _store_pairs(self, plan: ReadOut, whole: Expr | None) -> None:
         """Every lane stores what it has, two neighbours at once where they are aligned; all of
@@ -67,14 +81,43 @@ class LaneStores:
             self._write_tiles(plan, guarded=True, wide=False)
             return
         aligned = None if paired in (None, TRUE) else paired
-        test = all_of((self._legal(whole), aligned))
+        inside, runs = self._legal(whole), has_runs(plan, self.context)
+        test = all_of((inside, aligned))
         if test is None:
-            self._write_tiles(plan, guarded=False, wide=paired is not None)
+            self._write_whole(plan, paired is not None, runs)
             return
         with w.when(test):
-            self._write_tiles(plan, guarded=False, wide=paired is not None)
+            self._write_whole(plan, paired is not None, runs)
         with w.otherwise():
-            self._write_tiles(plan, guarded=plan.store.predicate is not None, wide=False)
+            if not runs or aligned is None:
+                self._write_tiles(plan, guarded=inside is not None, wide=False)
+            elif inside is None:
+                self._write_runs(plan)
+            else:
+                with w.when(inside):
+                    self._write_runs(plan)
+                with w.otherwise():
+                    self._write_tiles(plan, guarded=True, wide=False)
+
+    def _write_whole(self, plan: ReadOut, paired: bool, runs: bool) -> None:
+        """Without guards: pairs where they are aligned, else runs."""
+        if paired or not runs:
+            self._write_tiles(plan, guarded=False, wide=paired)
+        else:
+            self._write_runs(plan)
+
+    def _write_runs(self, plan: ReadOut) -> None:
+        """Rows of tiles, which begin at any element."""
+        w = self.context.writer
+        with w.block():
+            pointers: dict[Affine, str] = {}
+            for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
+                assert form is not None
+                values = self._values(plan, region, outer, guarded=False)
+                for lanes, run in runs_of(region, form):
+                    stored = tuple(map(values.pair, run))
+                    to = self._place(plan, region, run[0], outer, form, pointers)
+                    w.add(StoreRun(_view(to), stored, lanes))
 
     def _everywhere(self, plan: ReadOut) -> Expr | None:
         """A uniform condition under which every lane is stored; None if none is known."""

@@ -1,8 +1,9 @@
 """Where the elements of an accumulator block go: in a lane's registers, and in what is stored.
 
-Stored as they lie (``gpu.ir.lane_maps``), eight rows of a tile get 32 bytes each. Where tiles lie
-side by side, lanes q and q + 1 exchange halves: the even one stores four columns of a tile, the odd
-one four of the next, and a row gets 64 bytes at once.
+Stored as they lie (``gpu.ir.lane_maps``), eight rows of a tile get 32 bytes each, or 16 of halves.
+Where tiles lie side by side, lanes q and q + 1 exchange halves: the even one stores four columns of
+a tile, the odd one four of the next, and a row gets 64 bytes at once. Of 16 bits all four lanes of
+a row exchange pairs, each gets eight columns of a row, and 16 rows get whole sectors.
 """
 
 from __future__ import annotations
@@ -110,22 +111,23 @@ def index_form(index: Expr, region: Region, outer: Digits) -> IndexForm | None:
     return IndexForm(base, by_m, by_n, base + by_m * at_m + by_n * at_n, {})
 
 
-def quad_flag(plan: ReadOut, context: KernelContext) -> Expr | None:
-    """The uniform condition for storing four neighbours at once, of which a lane has two and the
-    next one two; None if never, or if two at a time are neighbours of the next row's.
+def chunk_flag(plan: ReadOut, context: KernelContext) -> Expr | None:
+    """The uniform condition for storing 16 bytes at once, of which a lane has a part and those
+    beside it the rest; None if never, or if two at a time are neighbours of the next row's.
     """
     buffer = plan.store.buffer
     storage = context.storages[buffer]
-    if storage.space is not Space.GLOBAL or storage.type.bytes != 4:
+    if storage.space is not Space.GLOBAL or storage.type.bytes not in (2, 4):
         return None
+    elements = 16 // storage.type.bytes
     for (region, _), form in zip(plan.regions, plan.forms, strict=True):
         if form is None or region.swapped or form.n.constant != 1:
             return None
         if region.tiles[1] % 2 or form.m.constant == 8:
             return None
-        if not context.is_multiple(form.base + form.m * LANE_ROW, 4, buffer):
+        if not context.is_multiple(form.base + form.m * LANE_ROW, elements, buffer):
             return None
-    flag = context.aligned_flag(buffer, 4)
+    flag = context.aligned_flag(buffer, elements)
     return None if flag == FALSE else flag
 
 
@@ -134,6 +136,39 @@ def quads(region: Region) -> Iterator[list[Element]]:
     for i, j, half in pairs_of(region):
         if j % 2 == 0:
             yield [(i, j + tile, half + e) for tile in (0, 1) for e in (0, 1)]
+
+
+def eights(region: Region) -> Iterator[list[Element]]:
+    """The left ones of the pairs that a lane brings to each exchange: of a tile and of the one
+    beside it, and of both eight rows below.
+    """
+    rows, columns = region.tiles
+    for i in range(rows):
+        for j in range(0, columns, 2):
+            yield [(i, j + tile, half) for half in PAIRS for tile in (0, 1)]
+
+
+def has_runs(plan: ReadOut, context: KernelContext) -> bool:
+    """Whether rows of a caller's array get neighbours of 16 bits, wherever rows begin."""
+    storage = context.storages[plan.store.buffer]
+    if storage.space is not Space.GLOBAL or storage.param is None or storage.type.bytes != 2:
+        return False
+    return all(
+        form is not None and form.n.constant == 1 and not region.swapped and region.parts == 1
+        for (region, _), form in zip(plan.regions, plan.forms, strict=True)
+    )
+
+
+def runs_of(region: Region, form: IndexForm) -> Iterator[tuple[int, list[Element]]]:
+    """Pairs that follow each other, the left element of each, and how many lanes have as many more
+    between one and the next: those of a row, or all where rows of eight follow each other.
+    """
+    rows, columns = region.tiles
+    for i in range(rows):
+        if columns == 1 and form.m.constant == 8:
+            yield 32, [(i, 0, half) for half in PAIRS]
+        else:
+            yield from ((4, [(i, j, half) for j in range(columns)]) for half in PAIRS)
 
 
 def digits_of(region: Region, element: Element, outer: Digits) -> Digits:

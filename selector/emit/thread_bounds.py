@@ -103,9 +103,9 @@ def _ends(c: Affine, s: For) -> tuple[Affine, Affine, list[Affine]] | None:
         if own:
             low, high = low + own[0] * factor, high + own[1] * factor
             orders.append(own[1] - own[0])
-        elif atoms == (Var(s.name),) and s.min == IntImm(0) and isinstance(s.extent, IntImm):
-            last = factor * (s.extent.value - 1)
-            low, high = low + min(0, last), high + max(0, last)
+        elif atoms == (Var(s.name),) and s.min == IntImm(0):  # without turns nothing is loaded
+            last = (Affine.of(s.extent) - 1) * factor
+            low, high = (low, high + last) if factor > 0 else (low + last, high)
         elif any(holds(a, Load) for a in atoms) or term.mentions(s.name):
             return None
         else:

@@ -1,10 +1,14 @@
 """Vectors of one thread (``thread_vectors``) some lanes of which read beyond an edge.
 
-    out[ramp(8*x, 1, 8)] = a[max(min(ramp(8*x + 2, 1, 8), w - 1), 0)] + ...
+    out[ramp(8*x, 1, 8)] = a[max(min(ramp(8*x - 1, 1, 8), w - 1), 0)] + a[ramp(8*x, 1, 8)] + ...
 
-goes as vectors where all lanes are inside. Few threads have others, but those beside them in a warp
-wait for them: what they read is loaded element by element, all of it before the first use; computed
-and stored it is as vectors.
+Where a thread reads its own elements and few beside them, the own ones are a vector, and each of
+the others is loaded as the lane that reads it says: beyond an edge, too, however that is made up.
+All threads of a row do the same then.
+
+What reads further goes as vectors where all lanes are inside. Few threads have others, but those
+beside them in a warp wait for them: what they read is loaded element by element, all of it before
+the first use; computed and stored it is as vectors.
 """
 
 from __future__ import annotations
@@ -14,12 +18,12 @@ from dataclasses import replace
 
 from selector.emit.context import KernelContext
 from selector.emit.scalar import c_type
-from selector.emit.thread_lanes import LANE
-from selector.emit.thread_vector_code import condition_of, emit_vectors
-from selector.emit.thread_vectors import Vectors, Window
-from selector.gpu.ir.expressions import element, number, plus, pointer
-from selector.gpu.ir.memory import Array
-from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Select
+from selector.emit.thread_lanes import LANE, in_order
+from selector.emit.thread_vector_code import condition_of, emit_vectors, pieces
+from selector.emit.thread_vectors import Needs, Unknown, Vectors, Window, Windows
+from selector.gpu.ir.expressions import behind, element, number, plus, pointer
+from selector.gpu.ir.memory import Array, LoadVector
+from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Load, Select
 from selector.ir.simplify import add
 from selector.ir.traverse import free_vars, substitute, walk_expr
 
@@ -27,25 +31,56 @@ ENDS = (BinaryOp.MIN, BinaryOp.MAX)
 MOST = 2400  # nodes of the places of all elements: more takes long to compile
 
 
+def beside(v: Vectors, context: KernelContext) -> Needs | None:
+    """When a thread's own elements are inside, all others that it reads being few; None where they
+    are not, or there are none.
+    """
+    lanes, needs = v.needs.lanes, Needs(v.needs.lanes)
+    if not _is_dense(v) or v.given or not any(_others(w, lanes) for w in v.windows):
+        return None
+    if not all(_is_near(w, lanes) for w in v.windows):
+        return None
+    needs.update(v.stored)
+    try:
+        for window in v.windows:
+            for offset, load in window.loads:
+                first, last = max(0, -offset), min(lanes, lanes - offset)
+                own = Needs(last - first)
+                Windows(context, own).inside(_moved(load, first), own)
+                needs.update(own)
+    except Unknown:
+        return None
+    return needs
+
+
+def emit_beside(v: Vectors, context: KernelContext) -> None:
+    """Write such a statement for where its own elements are inside."""
+    w = context.writer
+    for window in v.windows:
+        alignment = _array(window, context)
+        with w.when(context.aligned_flag(window.buffer, window.per)):
+            for k, n in pieces(window):
+                if n == 1:
+                    _load(window, k, k + 1, v.needs.lanes, context)
+                    continue
+                at = context.scalar.number((window.start + k).to_expr())
+                source = behind(pointer(window.storage.base), window.storage.start, at)
+                to = number(k - window.first)
+                w.add(LoadVector(pointer(window.name), to, source, alignment))
+        with w.otherwise():
+            _load(window, window.low, window.high, v.needs.lanes, context)
+    emit_vectors(replace(v, windows=()), context)
+
+
 def reaches_edges(v: Vectors) -> bool:
     """Whether lanes may read what lies beyond an edge, which is clamped lane by lane, and there are
     few enough elements. (What is mirrored or comes around takes a division for each.)
     """
-    places = [e.index for w in v.windows for e in w.loads.values()]
-    dense = all(w.step == 1 and not w.anywhere for w in v.windows)
+    places = [e.index for w in v.windows for _, e in w.loads]
     bent = any(isinstance(e, Select) for place in places for e in walk_expr(place))
     few = sum(map(_written_out, v.windows)) <= MOST
-    return dense and not bent and few and any(map(_is_clamped, places))
-
-
-def _written_out(window: Window) -> int:
-    one = max((sum(1 for _ in walk_expr(e.index)) for e in window.loads.values()), default=0)
-    return one * (window.high - window.low)
-
-
-def _is_clamped(index: Expr) -> bool:
-    clamps = (e for e in walk_expr(index) if isinstance(e, Binary) and e.op in ENDS)
-    return any(LANE.name in free_vars(e) for e in clamps)
+    alike = all(_agree(w, k, v.needs.lanes) for w in v.windows for k in range(w.low, w.high))
+    return _is_dense(v) and not bent and few and any(map(_is_clamped, places)) and alike
 
 
 def emit_at_edges(v: Vectors, context: KernelContext) -> Expr | None:
@@ -55,22 +90,68 @@ def emit_at_edges(v: Vectors, context: KernelContext) -> Expr | None:
     whole = condition_of(v.stored, (), context)
     with nullcontext() if whole is None else context.writer.when(whole):
         for window in v.windows:
-            _load(window, v.needs.lanes, context)
+            _array(window, context)
+            _load(window, window.low, window.high, v.needs.lanes, context)
         emit_vectors(replace(v, windows=()), context)
     return whole
 
 
-def _load(window: Window, lanes: int, context: KernelContext) -> None:
-    """Each element as one of the lanes loads it."""
-    w, storage, name = context.writer, window.storage, context.names.get(LANE.name)
-    size, alignment = window.high - window.first, window.per * storage.type.bytes
-    w.add(Array(window.name, c_type(storage.type), size, alignment))
-    k = window.low
-    for offset, load in sorted(window.loads.items(), key=lambda x: x[0]):
-        end = min(offset + lanes, window.high)
-        if end <= k:
+def _is_dense(v: Vectors) -> bool:
+    return all(w.step == 1 and not w.anywhere for w in v.windows)
+
+
+def _others(window: Window, lanes: int) -> list[int]:
+    """What is read beside a thread's own elements."""
+    return [k for k in range(window.low, window.high) if not 0 <= k < lanes]
+
+
+def _is_near(window: Window, lanes: int) -> bool:
+    """Whether the vectors of a window are those of the own elements, and it is the same which lane
+    loads one of the others.
+    """
+    near = window.low > -window.per and window.high < lanes + window.per
+    own = window.per > 1 and near and all(abs(offset) < lanes for offset, _ in window.loads)
+    return own and all(_agree(window, k, lanes) for k in _others(window, lanes))
+
+
+def _agree(window: Window, k: int, lanes: int) -> bool:
+    """Whether all lanes that load an element take it from one place, wherever that is."""
+    loads = [_moved(e, k - offset) for offset, e in window.loads if offset <= k < offset + lanes]
+    return len(loads) == 1 or len({(in_order(e.index), e.predicate) for e in loads}) == 1
+
+
+def _moved(load: Load, lanes: int) -> Load:
+    """The same so many lanes later."""
+    own = substitute(load, {LANE.name: add(LANE, IntImm(lanes))})
+    assert isinstance(own, Load)
+    return own
+
+
+def _written_out(window: Window) -> int:
+    one = max((sum(1 for _ in walk_expr(e.index)) for _, e in window.loads), default=0)
+    return one * (window.high - window.low)
+
+
+def _is_clamped(index: Expr) -> bool:
+    clamps = (e for e in walk_expr(index) if isinstance(e, Binary) and e.op in ENDS)
+    return any(LANE.name in free_vars(e) for e in clamps)
+
+
+def _array(window: Window, context: KernelContext) -> int:
+    """The thread's array of a window; how many bytes a vector of it has."""
+    size, alignment = window.high - window.first, window.per * window.storage.type.bytes
+    context.writer.add(Array(window.name, c_type(window.storage.type), size, alignment))
+    return alignment
+
+
+def _load(window: Window, low: int, high: int, lanes: int, context: KernelContext) -> None:
+    """Some elements, each as one of the lanes loads it."""
+    w, storage, name, k = context.writer, window.storage, context.names.get(LANE.name), low
+    for offset, load in sorted(window.loads, key=lambda x: x[0]):
+        end = min(offset + lanes, high)
+        if end <= k or offset > k:
             continue
-        own = substitute(load, {LANE.name: add(LANE, IntImm(k - offset))})
+        own = _moved(load, k - offset)
         with w.loop(name, number(0), number(end - k), "unrolled"):
             to = element(storage.type, pointer(window.name), plus(name, k - window.first))
             w.store(to, context.scalar.legal(own))

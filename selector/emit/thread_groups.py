@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from selector.emit.thread_ends import Row, deal_out, emit_ends
 from selector.emit.thread_lanes import block_behind, goes_on, later, one_lane
 from selector.emit.thread_sums import ThreadStatements
 from selector.emit.thread_vector_code import (
@@ -32,7 +33,15 @@ from selector.emit.thread_vectors import (
     vectors_of,
     widest,
 )
-from selector.gpu.ir.expressions import all_of, equal, less, number, plus, remainder, times
+from selector.gpu.ir.expressions import (
+    all_of,
+    equal,
+    less,
+    number,
+    plus,
+    remainder,
+    times,
+)
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, Stmt, Store
@@ -133,17 +142,24 @@ def _vectors(
     thread: str,
     code: ThreadStatements,
     shift: str | None = None,
+    threads: int | None = None,
 ) -> None:
-    """All of them where they are inside, else lane by lane."""
-    w, context = code.context.writer, code.context
-    last, lanes = vectors[-1], vectors[-1].needs.lanes
+    """All of them where they are inside, else element by element. ``threads``: of those of a row
+    which have vectors, if not all.
+    """
+    w, context, own = code.context.writer, code.context, code.context.names.get(thread)
+    last, lanes, count = vectors[-1], vectors[-1].needs.lanes, threads or code.alone[thread]
+    mine = None if threads is None else less(own, threads)
     condition = vector_condition(last, context)
-    with w.block() if condition is None else w.when(condition):
+    inside = all_of((mine, condition))
+    with w.block() if inside is None else w.when(inside):
         emit_side_by_side(vectors, context)
     if condition is None:
         return
-    with w.otherwise():
-        start = times(context.names.get(thread), lanes)
+    if emit_ends(last.needs, vectors, stores, Row(thread, count, shift), code):
+        return
+    with w.otherwise(), nullcontext() if mine is None else w.when(mine):
+        start = times(own, lanes)
         turn = plus(start if shift is None else plus(start, shift), "l")
         how = "fours" if len(last.windows) == 1 and len(stores) == 1 else "rolled"
         for s in stores:
@@ -164,8 +180,7 @@ def emit_ahead(
     blocks = {_block(s, lanes * count, code) for s in stores}
     block = blocks.pop() if len(blocks) == 1 else None
     with nullcontext() if same is None else w.when(same):
-        with w.block() if block else w.when(less(own, count - 1)):
-            _vectors(vectors, stores, thread, code, shift)
+        _vectors(vectors, stores, thread, code, shift, None if block else count - 1)
         first = None if block is None else equal(context.names.get(block), 0)
         turn, left = number("l"), number(shift)
         if first is None:
@@ -177,7 +192,7 @@ def emit_ahead(
     if same is not None:
         with w.otherwise():
             for s in stores:
-                _dealt(s, thread, code)
+                deal_out(s, thread, code)
 
 
 def _block(s: Store, lanes: int, code: ThreadStatements) -> str | None:
@@ -192,12 +207,4 @@ def _apart(s: Stmt, thread: str, code: ThreadStatements) -> None:
     assert part is not None
     condition = all_of(code.context.scalar.legal(c) for c in part[0])
     with w.block() if condition is None else w.when(condition):
-        _dealt(part[1], thread, code)
-
-
-def _dealt(s: Store, thread: str, code: ThreadStatements) -> None:
-    """Element by element, neighbours by neighbouring threads."""
-    own, count = code.context.names.get(thread), code.alone[thread]
-    turn = plus(own, times("l", count))
-    loop = code.context.writer.loop("l", number(0), number(s.value.type.lanes), "fours")
-    code.turns(s, thread, turn, loop)
+        deal_out(part[1], thread, code)

@@ -109,11 +109,12 @@ def dealt(s: Store, thread: str, turn: Expr) -> Store:
 
 def _ordered(one: Store) -> Stmt:
     """The same with all sums in one order."""
-    return map_stmt(one, lambda s: s, _in_order)
+    return map_stmt(one, lambda s: s, in_order)
 
 
-def _in_order(e: Expr) -> Expr:
-    e = map_expr(e, _in_order)
+def in_order(e: Expr) -> Expr:
+    """The same with its sums in one order."""
+    e = map_expr(e, in_order)
     return to_affine(e).to_expr(e.type) if e.type.is_integer and e.type.lanes == 1 else e
 
 

@@ -21,6 +21,7 @@ from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
 from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import (
+    Block,
     Compare,
     Expr,
     For,
@@ -37,16 +38,17 @@ from selector.ir.nodes import (
 from selector.ir.traverse import conjuncts, free_vars
 from selector.ir.types import INT32
 from selector.lowering.predicates import is_predicated, slack
+from selector.lowering.structure import loaded_names
 
 
 @dataclass(frozen=True, slots=True)
 class WholeIterations:
-    """The first iterations of a loop: the statement that is done in them, maybe as ``vectors``,
+    """The first iterations of a loop: the statements that are done in them, maybe as ``vectors``,
     ``tests`` that do not depend on the loop, and what has to be at least zero in each.
     """
 
-    store: Store
-    vectors: Vectors | None
+    stores: tuple[Store, ...]
+    vectors: tuple[Vectors, ...]
     tests: tuple[Expr, ...]
     rooms: tuple[Affine, ...]
 
@@ -55,21 +57,15 @@ def whole_iterations(s: For, context: KernelContext) -> WholeIterations | None:
     """None where a loop is short, or does something else."""
     if s.kind is not ForKind.SERIAL or s.extent == IntImm(1):
         return None
-    inner = _store(s.body)
-    if inner is None or context.storages[inner[1].buffer].space is not Space.LOCAL:
+    inner = _stores(s.body)
+    if inner is None or any(context.storages[x.buffer].space is not Space.LOCAL for x in inner[1]):
         return None
-    conditions, store = inner
-    if _in_registers(s.name, store, context):
+    conditions, stores = inner
+    vectors = _vectors(s.name, stores, context)
+    if vectors is None or not (vectors or conditions):
         return None
-    vectors, rooms, tests = None, list[Affine](), list[Expr]()
-    if store.value.type.lanes > 1:
-        vectors = as_vectors(store, context)
-        if vectors is None or not _are_loaded(vectors):
-            return None
-        rooms = [r + n for r, n in vectors.needs.least.items()]
-        tests = list(vectors.needs.tests)
-    elif not conditions or store.predicate is not None or holds(store.value, VectorReduce):
-        return None
+    rooms = [*dict.fromkeys(r + n for v in vectors for r, n in v.needs.least.items())]
+    tests = [*dict.fromkeys(t for v in vectors for t in v.needs.tests)]
     for c in (part for condition in conditions for part in conjuncts(condition)):
         room = slack(c) if s.name in free_vars(c) and _of_integers(c) else None
         if room is not None:
@@ -83,7 +79,26 @@ def whole_iterations(s: For, context: KernelContext) -> WholeIterations | None:
         return None
     if any(r.rest(Var(s.name)).mentions(s.name) for r in rooms):
         return None
-    return WholeIterations(store, vectors, tuple(tests), tuple(rooms))
+    return WholeIterations(stores, tuple(vectors), tuple(tests), tuple(rooms))
+
+
+def _vectors(
+    loop: str, stores: tuple[Store, ...], context: KernelContext
+) -> tuple[Vectors, ...] | None:
+    """The stores as vectors, or none of them; None where some are neither."""
+    found = list[Vectors]()
+    for store in stores:
+        if _in_registers(loop, store, context):
+            return None
+        if store.value.type.lanes == 1:
+            if store.predicate is not None or holds(store.value, VectorReduce):
+                return None
+            continue
+        v = as_vectors(store, context)
+        if v is None or not _are_loaded(v):
+            return None
+        found.append(v)
+    return tuple(found) if len(found) in (0, len(stores)) else None
 
 
 def _of_integers(condition: Expr) -> bool:
@@ -103,8 +118,10 @@ def _are_loaded(v: Vectors) -> bool:
     return loads and not is_kept(v) and not v.given
 
 
-def _store(s: Stmt) -> tuple[list[Expr], Store] | None:
-    """The only store of a statement, and the conditions under which it is done."""
+def _stores(s: Stmt) -> tuple[list[Expr], tuple[Store, ...]] | None:
+    """The stores of a statement, of different arrays if several, and the conditions under which
+    they are done.
+    """
     conditions = list[Expr]()
     while isinstance(s, IfThenElse):
         match s:
@@ -117,7 +134,12 @@ def _store(s: Stmt) -> tuple[list[Expr], Store] | None:
                 s = other
             case _:
                 return None
-    return (conditions, s) if isinstance(s, Store) else None
+    stores = tuple(x for x in (s.stmts if isinstance(s, Block) else (s,)) if isinstance(x, Store))
+    names = {x.buffer for x in stores}
+    if len(names) < len(s.stmts if isinstance(s, Block) else (s,)):
+        return None
+    loaded = frozenset[str]().union(*(loaded_names(x) - {x.buffer} for x in stores))
+    return None if names & loaded else (conditions, stores)
 
 
 def emit_whole(
@@ -139,11 +161,11 @@ def emit_whole(
     whole = context.names.fresh("whole")
     w.add(Let("int", (whole,), (some if condition is None else chosen(condition, some, 0),)))
     with w.loop(name, start, moved(start, whole), "fours"):
-        if found.vectors is None:
-            statement(found.store)
-        else:
-            emit_vectors(found.vectors, context)
-    if found.vectors is None and all(factor <= 0 for _, factor in own):
+        for v in found.vectors:
+            emit_vectors(v, context)
+        for x in () if found.vectors else found.stores:
+            statement(x)
+    if not found.vectors and all(factor <= 0 for _, factor in own):
         return
     with w.loop(name, moved(start, whole), moved(start, count), "rolled"):
         statement(s.body)

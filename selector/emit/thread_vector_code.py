@@ -52,7 +52,7 @@ def vector_flags(v: Vectors, context: KernelContext) -> Expr | None:
     """Whether rows of all arrays that it moves vectors of begin at multiples, and strides are as
     they have to be.
     """
-    moved = {w.buffer: w.per for w in v.windows if any(n > 1 for _, n in _pieces(w))}
+    moved = {w.buffer: w.per for w in v.windows if any(n > 1 for _, n in pieces(w))}
     if v.per > 1 and context.storages[v.lane.buffer].strips is None:
         moved[v.lane.buffer] = v.per
     aligned = (context.aligned_flag(b, per) for b, per in moved.items())
@@ -159,12 +159,12 @@ def _load(window: Window, context: KernelContext, aligned: bool = False) -> None
     size = window.high - window.first
     alignment = per * storage.type.bytes
     w.add(Array(window.name, c_type(storage.type), size, alignment))
-    pieces = tuple(_pieces(window))
-    if len(pieces) == window.high - window.low:
+    found = tuple(pieces(window))
+    if len(found) == window.high - window.low:
         _load_elements(window, context)
         return
     with w.when(context.aligned_flag(window.buffer, per)):
-        for k, n in pieces:
+        for k, n in found:
             at = (window.start + k).to_expr()
             if n == 1:
                 to = element(storage.type, pointer(window.name), k - window.first)
@@ -208,7 +208,7 @@ def _load_elements(window: Window, context: KernelContext) -> None:
         w.store(to, context.scalar.access(storage, at))
 
 
-def _pieces(window: Window) -> Iterator[tuple[int, int]]:
+def pieces(window: Window) -> Iterator[tuple[int, int]]:
     """Where each load of a window begins, and how many elements it has."""
     k = window.low
     while k < window.high:

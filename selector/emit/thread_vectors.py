@@ -69,6 +69,12 @@ class Needs:
         elif low < 0:
             raise Unknown
 
+    def update(self, others: Needs) -> None:
+        """Those of others as well."""
+        for room, least in others.least.items():
+            self.least[room] = min(least, self.least.get(room, least))
+        self.tests.update(others.tests)
+
     def holds(self, condition: Expr, *, wanted: bool = True) -> None:
         """In all lanes, or in none."""
         match condition:
@@ -104,9 +110,9 @@ class Window:
     anywhere: bool = False
     rows: int = 1
     pixels: frozenset[str] = frozenset()
-    loads: dict[int, Load] = field(
-        default_factory=dict[int, Load]
-    )  # of a lane, by lane 0's element
+    loads: list[tuple[int, Load]] = field(
+        default_factory=list[tuple[int, Load]]
+    )  # of a lane, with lane 0's element
 
     @property
     def first(self) -> int:
@@ -242,12 +248,12 @@ class Windows:
     def replaced(self, value: Expr) -> Expr:
         """A lane's value with loads of the thread's arrays."""
         loads = self.note(value)
-        places = {e: place for e in loads if (place := self._place(e)) is not None}
+        places = {e: place for e in dict.fromkeys(loads) if (place := self._place(e)) is not None}
         for at, offset in sorted(places.values(), key=lambda place: place[1]):
             self._enter(*at, offset)
         for e, (at, offset) in places.items():
             if (window := self._of(*at, offset)) is not None:
-                window.loads.setdefault(offset, e)
+                window.loads.append((offset, e))
         held = {e: self._held(e, *place) for e, place in places.items()}
         return replaced_all(value, held)
 
@@ -258,20 +264,23 @@ class Windows:
             return None
         needs = Needs(self.needs.lanes)
         try:
-            if load.predicate is not None:
-                needs.holds(load.predicate)
-            index = _unclamped(load.index, needs)
+            index = self.inside(load, needs)
             dense = _dense(to_affine(substitute(index, self._strides())))
-            if dense is None:
-                return None
-            start, step = dense
-            self._inside(storage, to_affine(index), needs)
         except Unknown:
             return None
-        for room, least in needs.least.items():
-            self.needs.everywhere(room + least)
-        self.needs.tests.update(needs.tests)
+        if dense is None:
+            return None
+        start, step = dense
+        self.needs.update(needs)
         return (load.buffer, start - start.offset, step), start.offset
+
+    def inside(self, load: Load, needs: Needs) -> Expr:
+        """The index of a load that is inside of its array in all lanes, and bent in none."""
+        if load.predicate is not None:
+            needs.holds(load.predicate)
+        index = _unclamped(load.index, needs)
+        self._inside(self.context.storages[load.buffer], to_affine(index), needs)
+        return index
 
     def _note_pixel(self, load: Load) -> None:
         """Of elements that lie as far apart as a dimension's stride says, those that are read may

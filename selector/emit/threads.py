@@ -18,7 +18,8 @@ from selector.emit.row_vectors import emit_row_number, emit_row_vectors, holds_r
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.scatters import as_scatter, emit_scatter
 from selector.emit.thread_bounds import emit_tested
-from selector.emit.thread_edges import emit_at_edges, reaches_edges
+from selector.emit.thread_edges import beside, emit_at_edges, emit_beside, reaches_edges
+from selector.emit.thread_ends import Row, deal_out, emit_ends
 from selector.emit.thread_groups import emit_ahead, emit_together
 from selector.emit.thread_lanes import dealt, is_short
 from selector.emit.thread_loops import emit_whole, whole_iterations
@@ -26,9 +27,9 @@ from selector.emit.thread_runs import as_run, emit_run, is_copy
 from selector.emit.thread_sums import emit_sums, side_by_side
 from selector.emit.thread_tiles import emit_tile, tiles_of
 from selector.emit.thread_vector_code import (
+    condition_of,
     emit_vectors,
     strides_flag,
-    vector_condition,
     vector_flags,
 )
 from selector.emit.thread_vectors import (
@@ -266,10 +267,10 @@ class ThreadCode:
         thread = thread_of(vectors, self.alone)
         flags = vector_flags(vectors, self.context) if thread is not None else None
         if thread is None or flags is None:
-            self._aligned(vectors, s, extents)
+            self._aligned(vectors, s, extents, thread)
             return
         with self.context.writer.when(flags):
-            self._aligned(vectors, s, extents)
+            self._aligned(vectors, s, extents, thread)
         own = {vectors.lane.buffer, *(window.buffer for window in vectors.windows)}
         with self.context.writer.otherwise():
             self._unaligned(s, thread, given=not own.isdisjoint(self.context.params))
@@ -279,22 +280,17 @@ class ThreadCode:
         both ends of what a row of threads has, they take one by one. Rows of what is not ``given``
         by the caller are.
         """
-        w, names, count = self.context.writer, self.context.names, self.alone[thread]
-        lanes, own = s.value.type.lanes, names.get(thread)
-        vectors = vectors_ahead(s, thread, self.context) if count > 1 and given else None
+        w, several = self.context.writer, self.alone[thread] > 1
+        vectors = vectors_ahead(s, thread, self.context) if several and given else None
         if vectors is None:
-            turn = plus(own, times("l", count))
-            self.turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
+            deal_out(s, thread, self)
             return
         strides = strides_flag(vectors, self.context)
-        if strides is None:
+        with nullcontext() if strides is None else w.when(strides):
             emit_ahead((vectors,), (s,), thread, self)
-            return
-        with w.when(strides):
-            emit_ahead((vectors,), (s,), thread, self)
-        with w.otherwise():
-            turn = plus(own, times("l", count))
-            self.turns(s, thread, turn, w.loop("l", number(0), number(lanes), "fours"))
+        if strides is not None:
+            with w.otherwise():
+                deal_out(s, thread, self)
 
     def turns(self, s: Store, thread: str, turn: Expr, loop: AbstractContextManager[None]) -> None:
         """Elements one by one, by their numbers among those of a row of threads."""
@@ -303,20 +299,22 @@ class ThreadCode:
             self.context.writer.add(Let("int", (name,), (turn,)))
             self._guarded(dealt(s, thread, self.context.names.variable(name)), None)
 
-    def _aligned(self, vectors: Vectors, s: Store, extents: tuple[int, ...]) -> None:
-        w, condition = self.context.writer, vector_condition(vectors, self.context)
+    def _aligned(self, v: Vectors, s: Store, extents: tuple[int, ...], thread: str | None) -> None:
+        w, near = self.context.writer, beside(v, self.context)
+        condition = condition_of(near or v.needs, v.given, self.context)
+        with w.block() if condition is None else w.when(condition):
+            (emit_beside if near else emit_vectors)(v, self.context)
         if condition is None:
-            with w.block():
-                emit_vectors(vectors, self.context)
             return
-        with w.when(condition):
-            emit_vectors(vectors, self.context)
+        edges, own = near is None and reaches_edges(v), self._in_registers(s)
+        row = None if edges or own or v.given or not thread else Row(thread, self.alone[thread])
+        if row and emit_ends(near or v.needs, (v,), (s,), row, self):
+            return
         with w.otherwise():
-            edges = reaches_edges(vectors)
-            left = emit_at_edges(vectors, self.context) if edges else None
+            left = emit_at_edges(v, self.context) if edges else None
             if left is not None or not edges:
                 with nullcontext() if left is None else w.otherwise():
-                    self.each(s, extents, "unrolled" if self._in_registers(s) else "rolled")
+                    self.each(s, extents, "unrolled" if own else "rolled")
 
     def _in_registers(self, s: Store) -> bool:
         """Whether its lanes are in arrays of the thread's own, whose places have to be known."""

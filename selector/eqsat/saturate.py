@@ -7,6 +7,7 @@ stops and is reported. An ``EGraph`` belongs to its thread.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -33,11 +34,12 @@ Watch = Callable[[egglog.RunReport, int], None]
 
 @dataclass
 class Saturation:
-    """What a run did: matches by rule, rounds by phase, the phases that hit a cap, and the rows of
-    all tables at the end."""
+    """What a run did: matches by rule, rounds and seconds by phase, the phases that hit a cap, and
+    the rows of all tables at the end."""
 
     matches: Counter[str] = field(default_factory=Counter[str])
     rounds: dict[str, int] = field(default_factory=dict[str, int])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
     capped: tuple[str, ...] = ()
     rows: int = 0
 
@@ -98,7 +100,7 @@ class Engine:
         """Run all phases."""
         result = Saturation()
         for phase, schedule, most in PHASES:
-            result.rounds[phase] = 0
+            result.rounds[phase], start = 0, time.perf_counter()
             while True:
                 updated = self.round(schedule, result, watch)
                 result.rounds[phase] += 1
@@ -107,6 +109,7 @@ class Engine:
                 if result.rounds[phase] >= most or result.rows > MAX_TUPLES:
                     result.capped = (*result.capped, phase)
                     break
+            result.seconds[phase] = time.perf_counter() - start
         return result
 
     def round(

@@ -15,7 +15,7 @@ from selector.eqsat.decode import Decoder
 from selector.eqsat.diagnose import Miss, diagnose
 from selector.eqsat.facts import EXECUTES, instruction_facts, legal_instructions
 from selector.eqsat.reporting import describe, merge_reports, raise_miss, without_movement
-from selector.eqsat.saturate import Engine
+from selector.eqsat.saturate import Engine, Saturation
 from selector.eqsat.scopes import Scope, open_scope
 from selector.eqsat.solve import Solution, choose, saturated, solve
 from selector.intrinsics import TensorInstruction
@@ -31,7 +31,7 @@ from selector.operands.gains import factor_gains
 from selector.operands.movement import annotate_movement
 from selector.operands.prepare import prepare
 from selector.operands.slices import slice_reductions
-from selector.report import Report, StatementReport
+from selector.report import Report, Search, StatementReport
 from selector.targets import Target
 
 
@@ -41,10 +41,11 @@ class Selection:
 
     module: Module
     reports: tuple[StatementReport, ...]
+    searches: tuple[Search, ...] = ()
 
     @property
     def report(self) -> Report:
-        return Report(self.reports)
+        return Report(self.reports, searches=self.searches)
 
 
 def select(
@@ -64,7 +65,8 @@ def select(
     only = None if instructions is None else tuple(instructions)
     selector = _Selector(module, target, legal_instructions(target, only), strict, engine)
     body = selector.stmt(annotate_movement(module).body)
-    return Selection(replace(module, body=body), merge_reports(selector.reports))
+    searches = tuple(Search(s.rows, s.rounds, s.seconds) for s in selector.searched.values())
+    return Selection(replace(module, body=body), merge_reports(selector.reports), searches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class _Selector:
         self.facts = instruction_facts(executing(legal, module))
         self.reports: list[StatementReport] = []
         self.entries: dict[object, list[int]] = {}
+        self.searched: dict[tuple[str, ...], Saturation] = {}
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, Allocate) and is_tensor(s):
@@ -132,6 +135,7 @@ class _Selector:
         if misses and self.strict:
             raise_miss(self.module, scope, misses, solution.saturation.capped)
         self.describe(scope, solution, misses)
+        self.searched.setdefault(solution.statements, solution.saturation)
         return _plain(allocation) if misses else _rewritten(scope, solution)
 
     def attempt(self, allocation: Allocate) -> Attempt:

@@ -30,7 +30,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr
 from selector.ir.simplify import float_constant, in_every_lane
-from selector.lowering.online_forms import ZERO
+from selector.lowering.online_forms import ZERO, multiple, times
 
 Places = NDArray[np.int64]
 
@@ -111,14 +111,16 @@ class Held:
 
 @dataclass(slots=True)
 class Factors:
-    """The factors of one loop's terms. ``maximum``: the buffer m; ``held``: the buffers of
-    terms.
+    """The factors of one loop's terms. ``maximum``: the buffer m, never below ``floor``; ``held``:
+    the buffers of terms. ``base`` of the powers (None: e), which go down by ``factor`` times m.
     """
 
     maximum: str
     what: str
     location: str = ""
-    base: Expr | None = None  # of the powers; None: e
+    floor: float = 0.0
+    base: Expr | None = None
+    factor: float | None = None
     found: bool = False
     held: dict[str, Held] = field(default_factory=dict[str, Held])
 
@@ -175,14 +177,17 @@ class Factors:
         return found
 
     def _exponent(self, e: Expr) -> Rows | None:
-        """The rows of ``x - m``; where a mask makes the power 0, any."""
+        """The rows of ``x - c * m``; where a mask makes the power 0, any."""
         match e:
             case Select(c, a, low) if not self.depends(c) and makes_zero(low):
                 return self._exponent(a)
-            case Binary(BinaryOp.SUB, x, Load(_, m, index)) if (
-                m == self.maximum and not self.depends(x)
-            ):
-                return rows_at(index)
+            case Binary(BinaryOp.SUB, x, m) if not self.depends(x):
+                found = multiple(m)
+                own = found is not None and found[1].buffer == self.maximum
+                if found is None or not own or self.factor not in (None, found[0]):
+                    return None
+                self.factor = found[0]
+                return rows_at(found[1].index)
             case _:
                 return None
 
@@ -192,8 +197,10 @@ class Factors:
             self.found, self.base = True, base
         return self.base == base
 
-    def power(self, exponent: Expr) -> Call:
-        """The power that the terms are powers of."""
+    def power(self, old: Expr, new: Expr) -> Call:
+        """What terms are multiplied by where the maximum grows."""
+        parts = (times(m, self.factor or 1.0, self.floor) for m in (old, new))
+        exponent = Binary(BinaryOp.SUB, *parts)
         if self.base is None:
             return Call(exponent.type, "exp_f32", (exponent,))
         return Call(exponent.type, "pow_f32", (Broadcast(self.base, exponent.type.lanes), exponent))

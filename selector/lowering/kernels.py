@@ -41,6 +41,7 @@ from selector.lowering.apart import apart
 from selector.lowering.forwarded import forward
 from selector.lowering.joined_kernels import join_kernels
 from selector.lowering.joined_rows import joined_rows
+from selector.lowering.joined_sweeps import join_sweeps
 from selector.lowering.kept_rows import kept_rows
 from selector.lowering.near_sums import near_sums
 from selector.lowering.normalize import normalize
@@ -50,7 +51,14 @@ from selector.lowering.roll import roll_stages
 from selector.lowering.row_clusters import in_clusters
 from selector.lowering.row_folds import MOST
 from selector.lowering.row_values import row_values
-from selector.lowering.scans import dims_of, spread_scans, taken_reader, taken_starts
+from selector.lowering.scans import (
+    cascade,
+    dims_of,
+    none_left,
+    spread_scans,
+    taken_reader,
+    taken_starts,
+)
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.trim import grows_with
 from selector.lowering.whole_rows import whole_rows
@@ -60,12 +68,13 @@ from selector.lowering.whole_tiles import pull_factors, split_masks
 @dataclass(frozen=True, slots=True)
 class _Around:
     """What is known where a statement stands: how ``arrays`` lie, and which are ``read`` by others
-    than that statement, or are the caller's.
+    than that statement, or are the caller's. ``single``: recurrences stay kernels of their own.
     """
 
     module: Module
     arrays: Mapping[str, tuple[Dim, ...]]
     read: frozenset[str]
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +145,8 @@ def split_kernels(module: Module) -> Program:
     body = pull_factors(split_masks(forward(normalize(module.body))))
     arrays = {b.name: b.dims for b in module.buffers}
     _walk(body, _Around(module, arrays, frozenset(arrays)), nests, buffers)
-    joined = join_kernels(nests, {g.func for g in module.grids})
+    alone = {g.func for g in module.grids}
+    joined = join_kernels(join_sweeps(nests, alone), alone)
     kernels = tuple(_kernel(s, module, n) for n, s in enumerate(joined))
     if not kernels:
         raise ScheduleError(
@@ -152,6 +162,12 @@ def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> 
     match s:
         case Block(stmts):
             found = _joined_scans(stmts, around)
+            made = None if around.single else _cascade([s for s, _ in found], around)
+            if made is not None:
+                condition, kernels = made
+                nests += [k for k in (_where(condition, k) for k in kernels) if isinstance(k, For)]
+                found = [(_where(Not(condition), s), read) for s, read in found]
+                around = replace(around, single=True)
             for n, (x, _) in enumerate(found):
                 others = (read for m, (_, read) in enumerate(found) if n != m)
                 here = replace(around, read=around.read.union(*others))
@@ -202,6 +218,31 @@ def _joined_scans(stmts: Sequence[Stmt], around: _Around) -> list[tuple[Stmt, fr
             found[n : n + 2] = taken
             read[n + 1] -= stored_names(found[n])  # what is left reads others of these
     return [*zip(found, read, strict=True)]
+
+
+def _cascade(stmts: Sequence[Stmt], around: _Around) -> tuple[Expr, list[For]] | None:
+    """Recurrences that read each other, all of them in one kernel: when they may be, and that
+    kernel behind those that leave what lies before them; None if there are none.
+    """
+    before, scans, between = list[Stmt](), list[Stmt](), set[str]()
+    arrays, rest = around.arrays, list(stmts)
+    while len(rest) == 3 and isinstance(rest[2], Allocate):
+        before.append(rest[0])
+        scans.append(rest[1])
+        inner = rest[2]
+        between |= stored_names(rest[1])
+        arrays = {**arrays, inner.name: dims_of(inner.extents)}
+        body = inner.body.stmts if isinstance(inner.body, Block) else (inner.body,)
+        rest = [s for s, _ in _joined_scans(body, replace(around, arrays=arrays))]
+    if len(rest) != 3 or not scans:
+        return None
+    before.append(rest[0])
+    scans.append(rest[1])
+    found = cascade(scans)
+    if found is None or loaded_names(rest[2]) & between or around.read & between:
+        return None
+    kernels = [s for s in before if isinstance(s, For)]
+    return (none_left(rest[2]), [*kernels, found]) if len(kernels) == len(before) else None
 
 
 def _where(condition: Expr, s: Stmt) -> Stmt:

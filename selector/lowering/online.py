@@ -41,9 +41,11 @@ from selector.ir.traverse import (
     walk_stmt,
 )
 from selector.lowering.duplicates import Flat, flat, merge_equal, nested, rename, share_values
+from selector.lowering.exponents import with_multiples
 from selector.lowering.factors import Factors, Rows, as_index, rows_at
 from selector.lowering.masks import floors_of
 from selector.lowering.online_forms import (
+    from_finite,
     grows,
     is_finite,
     is_zero,
@@ -78,11 +80,12 @@ def fuse_online(body: Stmt, asked: Online) -> Stmt:
         if found or asked.maximum not in {a.name for a in level[0]}:
             return None
         found.append(s)
-        return _Fusion(asked, level).fused()
+        return _Fusion(asked, level, floors.get(asked.maximum, 0.0)).fused()
 
-    body = plain(body)
+    body = from_finite(plain(body), asked.maximum)
     floors = {k: v for k, v in floors_of(body).items() if k == asked.maximum}
-    result = change_stmts(with_masked_exponents(body, floors), fused)
+    body = with_masked_exponents(with_multiples(body, asked.maximum, floors), floors)
+    result = change_stmts(body, fused)
     if not found:
         raise _refused(asked, f"`{asked.maximum}` is no array of its own", "compute_at a loop")
     return with_powers_of_two(result, floors)
@@ -101,8 +104,8 @@ def _refused(asked: Online, why: str, hint: str) -> ScheduleError:
 class _Fusion:
     """One level of allocations and statements, which holds all the loops."""
 
-    def __init__(self, asked: Online, level: Flat) -> None:
-        self.asked = asked
+    def __init__(self, asked: Online, level: Flat, floor: float) -> None:
+        self.asked, self.floor = asked, floor
         self.allocations, self.stmts = level
         self.factor = f"{asked.maximum}.factor"
 
@@ -114,8 +117,9 @@ class _Fusion:
             raise self.refuse("they are computed in one loop already", "use separate loops")
         self._check_starts(distinct)
         before, after = self._around(distinct)
-        starts = constant_starts(before)
-        first, *rest = (trimmed(_same_variable(x, distinct[0]), starts) for x in distinct)
+        starts, made = constant_starts(before), {a.name for a in self.allocations}
+        same = (_same_variable(x, distinct[0]) for x in distinct)
+        first, *rest = (trimmed(x, starts, made) for x in same)
         if any((x.min, x.extent) != (first.min, first.extent) for x in rest):
             raise self.refuse(
                 "their loops do not have the same bounds", "split all of them by the same factor"
@@ -291,7 +295,7 @@ class _Fusion:
 
     def _factor(self, index: Expr, factors: Factors) -> Store:
         old, new = (self._load(x, index) for x in (self.factor, self.asked.maximum))
-        return Store(self.factor, index, factors.power(Binary(BinaryOp.SUB, old, new)))
+        return Store(self.factor, index, factors.power(old, new))
 
     def _load(self, buffer: str, index: Expr) -> Load:
         element = next(a.type for a in self.allocations if a.name == self.asked.maximum).element
@@ -304,7 +308,7 @@ class _Fusion:
         maximum.
         """
         names = "` and `".join(self.asked.sums)
-        factors = Factors(self.asked.maximum, names, self.asked.location)
+        factors = Factors(self.asked.maximum, names, self.asked.location, self.floor)
         found: dict[tuple[str, Expr], Rows] = {}
         for s in stmts:
             stored = stored_names(s)

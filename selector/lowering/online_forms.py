@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import e as base
-from math import isfinite, log2
+from math import inf, isfinite, log2
 
 import numpy as np
 
@@ -67,6 +68,17 @@ def is_finite(e: Expr) -> bool:
     return constant is not None and isfinite(constant)
 
 
+def from_finite(s: Stmt, maximum: str) -> Stmt:
+    """A maximum that starts at -inf starts at the lowest number: what is found among numbers is the
+    same, and of nothing but -inf all powers are 0 then, and were no numbers.
+    """
+    match s:
+        case Store(buffer, _, value) if buffer == maximum and _constant(value) == -inf:
+            return replace(s, value=constantly(float(np.finfo(np.float32).min), value))
+        case _:
+            return map_stmt(s, lambda b: from_finite(b, maximum), lambda e: e)
+
+
 def is_zero(e: Expr) -> bool:
     """Whether a value is the constant 0."""
     return _constant(e) == 0
@@ -78,6 +90,7 @@ def _constant(e: Expr) -> float | None:
 
 
 LOWEST = -3e38  # of which every power is 0
+_LOWEST = float(np.float32(LOWEST))
 LOG2_E = log2(base)
 ZERO = -1000  # powers of 2 and more with an exponent of that or less are 0 in float32
 
@@ -111,14 +124,16 @@ def _is_constant(e: Expr) -> bool:
 
 
 def _negated(c: Expr) -> Expr | None:
-    """That none of some numbers is less than another, for a condition that one is, or that
-    something is not so; else None.
+    """That none of some integers is less than another, or as small, for a condition that one is, or
+    that something is not so; else None.
     """
     match c:
         case Not(value):
             return value
         case Compare(CompareOp.LT, a, b) if not a.type.is_float:
             return Compare(CompareOp.LE, b, a)
+        case Compare(CompareOp.LE, a, b) if not a.type.is_float:
+            return Compare(CompareOp.LT, b, a)
         case Binary(BinaryOp.OR, a, b):
             left, right = _negated(a), _negated(b)
             return None if left is None or right is None else conjunction(left, right)
@@ -134,9 +149,7 @@ def _parted(exponent: Expr, floors: Mapping[str, float]) -> Expr:
         case Select(c, value, low) if _is_constant(low):
             return Select(c, _parted(value, floors), low)
         case Binary(BinaryOp.SUB, Select(c, x, low), m):
-            of = in_every_lane(m)
-            floor = floors.get(of.buffer) if isinstance(of, Load) else None
-            value = float_constant(low)
+            floor, value = _floor(m, floors), float_constant(low)
             if value is not None and floor is not None and value - floor <= ZERO:
                 return Select(c, _parted(Binary(BinaryOp.SUB, x, m), floors), _lowest(x))
             return exponent
@@ -182,10 +195,17 @@ def _goes_down(exponent: Expr, floors: Mapping[str, float]) -> bool:
         case Select(_, value, low) if _is_constant(low):
             return _goes_down(value, floors)
         case Binary(BinaryOp.SUB, _, m):
-            of = in_every_lane(m)
-            return isinstance(of, Load) and of.buffer in floors
+            return _floor(m, floors) is not None
         case _:
             return False
+
+
+def _floor(m: Expr, floors: Mapping[str, float]) -> float | None:
+    """What a number of a buffer with floors, or a multiple of it, is never below."""
+    found = multiple(m)
+    if found is None or found[1].buffer not in floors:
+        return None
+    return max(found[0] * floors[found[1].buffer], LOWEST)
 
 
 def _times(e: Expr, floors: Mapping[str, float]) -> Expr:
@@ -193,27 +213,55 @@ def _times(e: Expr, floors: Mapping[str, float]) -> Expr:
     match e:
         case Select(c, value, low) if (number := float_constant(low)) is not None:
             least = max(number * LOG2_E, min(number, LOWEST))  # finite as before
-            return Select(c, _times(value, floors), _constantly(least, low))
+            return Select(c, _times(value, floors), constantly(least, low))
         case Binary(BinaryOp.SUB | BinaryOp.ADD as op, a, b):
             return Binary(op, _times(a, floors), _times(b, floors))
+        case _ if (found := multiple(e)) is not None and found[1].buffer in floors:
+            factor, load = found
+            return times(_vector(load, e), factor * LOG2_E, floors[load.buffer])
         case Binary(BinaryOp.MUL, a, b) if (factor := float_constant(b)) is not None:
-            return Binary(BinaryOp.MUL, a, _constantly(factor * LOG2_E, b))
+            return Binary(BinaryOp.MUL, a, constantly(factor * LOG2_E, b))
         case Binary(BinaryOp.MUL, a, b) if float_constant(a) is not None:
             return _times(Binary(BinaryOp.MUL, b, a), floors)
         case _:
-            found = Binary(BinaryOp.MUL, e, _constantly(LOG2_E, e))
-            of = in_every_lane(e)
-            low = floors.get(of.buffer, 0.0) if isinstance(of, Load) else 0.0
-            finite = low * LOG2_E >= LOWEST
-            return found if finite else Binary(BinaryOp.MAX, found, _constantly(LOWEST, e))
+            return Binary(BinaryOp.MUL, e, constantly(LOG2_E, e))
 
 
-def _constantly(value: float, like: Expr) -> Expr:
+def multiple(m: Expr) -> tuple[float, Load] | None:
+    """The positive number and the load that an expression is the product of (``times``)."""
+    match in_every_lane(m):
+        case Load() as load:
+            return 1.0, load
+        case Binary(BinaryOp.MAX, a, low) if float_constant(low) == _LOWEST:
+            return multiple(a)
+        case Binary(BinaryOp.MUL, a, b) if (factor := float_constant(b)) is not None:
+            found = multiple(a)
+            return None if found is None or factor <= 0 else (found[0] * factor, found[1])
+        case _:
+            return None
+
+
+def times(m: Expr, factor: float, floor: float) -> Expr:
+    """So many times a number that is never below ``floor``: finite like that."""
+    if factor == 1:
+        return m
+    found = Binary(BinaryOp.MUL, m, constantly(factor, m))
+    finite = factor * floor >= LOWEST
+    return found if finite else Binary(BinaryOp.MAX, found, constantly(LOWEST, m))
+
+
+def constantly(value: float, like: Expr) -> Expr:
     return Broadcast(FloatImm(float(np.float32(value)), like.type.element), like.type.lanes)
 
 
+def _vector(load: Load, like: Expr) -> Expr:
+    """In as many lanes as another value has."""
+    same = load.type.lanes == like.type.lanes
+    return load if same else Broadcast(load, like.type.lanes)
+
+
 def _lowest(like: Expr) -> Expr:
-    return _constantly(LOWEST, like)
+    return constantly(LOWEST, like)
 
 
 def plain(s: Stmt) -> Stmt:

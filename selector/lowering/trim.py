@@ -4,12 +4,12 @@
 
 leaves m, which starts at ``low``, and s as they are where no lane has k <= q: the loop ends there.
 With k > q - w as well it begins where a lane has that. Both ends are expressions of the loops
-around it, such as the block's number.
+around it, such as the block's number, and of what arrays have there, such as a length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from selector.ir.affine import Affine, to_affine
@@ -36,6 +36,7 @@ from selector.ir.simplify import add, div, float_constant, sub
 from selector.ir.traverse import conjuncts, free_vars, walk_stmt
 from selector.lowering.factors import makes_zero
 from selector.lowering.predicates import lane_slacks
+from selector.lowering.structure import stored_names
 
 _BLOCKS = (".block_id_x", ".block_id_y", ".block_id_z")
 Room = tuple[Affine, int]
@@ -45,23 +46,24 @@ Room = tuple[Affine, int]
 @dataclass(slots=True)
 class _Loop:
     """A loop of which one end is looked at: where it ``begins``, or where it ends. ``starts``:
-    constants that buffers hold before it.
+    constants that buffers hold before it; ``made``: buffers that the kernel fills.
     """
 
     variable: str
     threads: dict[str, int]
     starts: Mapping[str, float]
+    made: Set[str]
     begins: bool
     held: dict[str, Room | None] = field(default_factory=dict[str, "Room | None"])
 
 
-def trimmed(loop: For, starts: Mapping[str, float]) -> For:
+def trimmed(loop: For, starts: Mapping[str, float], made: Set[str] = frozenset()) -> For:
     """The loop from the first to the last iteration that changes anything, if all of its statements
-    are sums and maxima with one mask; else as it is.
+    are sums and maxima with one mask; else as it is. ``made``: buffers that the kernel fills.
     """
     if loop.min != IntImm(0):
         return loop
-    first, last = _room(loop, starts, begins=True), _room(loop, starts, begins=False)
+    first, last = (_room(loop, starts, made, begins=begins) for begins in (True, False))
     low, end = loop.min, loop.extent
     if last is not None:
         end = Binary(BinaryOp.MIN, end, add(_quotient(last), IntImm(1)))
@@ -75,7 +77,7 @@ def _quotient(room: Room) -> Expr:
     return div(room[0].to_expr(), IntImm(room[1]))
 
 
-def _room(loop: For, starts: Mapping[str, float], *, begins: bool) -> Room | None:
+def _room(loop: For, starts: Mapping[str, float], made: Set[str], *, begins: bool) -> Room | None:
     """Which iterations count at one end of a loop; None where all may."""
     threads = {
         x.name: x.extent.value
@@ -83,7 +85,7 @@ def _room(loop: For, starts: Mapping[str, float], *, begins: bool) -> Room | Non
         if isinstance(x, For) and x.kind is ForKind.GPU_THREAD and isinstance(x.extent, IntImm)
     }
     local = {x.name for x in walk_stmt(loop.body) if isinstance(x, Allocate)}
-    state = _Loop(loop.name, threads, starts, begins)
+    state = _Loop(loop.name, threads, starts, made | stored_names(loop), begins)
     stores = [x for x in walk_stmt(loop.body) if isinstance(x, Store)]
     for s in stores:
         if s.buffer in local:
@@ -186,9 +188,25 @@ def _unmasked(c: Expr, state: _Loop) -> Room | None:
         around = [a for m, _ in rest for a in m]
         if not step or (step > 0) is not state.begins or rest.mentions(state.variable):
             continue
-        if any(isinstance(a, Var) and a.name.endswith(_BLOCKS) for a in around):
+        if any(_is_known(a, state) for a in around):
             return rest, abs(step)
     return None
+
+
+def _is_known(e: Expr, state: _Loop) -> bool:
+    """Whether a number is that of the block, or of an array at the block's place."""
+    match e:
+        case Var(name):
+            return name.endswith(_BLOCKS)
+        case Load(_, buffer, index, None):
+            blocks = any(name.endswith(_BLOCKS) for name in free_vars(index))
+            return (
+                blocks
+                and buffer not in state.made
+                and state.threads.keys().isdisjoint(free_vars(index))
+            )
+        case _:
+            return False
 
 
 def constant_starts(stmts: list[Stmt]) -> dict[str, float]:

@@ -5,8 +5,8 @@ architecture white papers, H200 and B200 data sheets. Rates of tensor units foll
 TFLOPS there: TFLOPS / (2 x multiprocessors x the boost clock of that table). That of ``mma.sync``
 on sm_90 is 62 % of wgmma's, measured; on sm_100 it is taken to be sm_80's, which nobody measured.
 What one multiprocessor gets from L2 is 64 bytes a clock by design (Citadel, "Dissecting the Volta
-GPU architecture via microbenchmarking", table 3.1; later ones the same); of the H200 it is the rate
-that fits a thousand timed products (``selector.families.contraction.cost``).
+GPU architecture via microbenchmarking", table 3.1; later ones the same); of Hopper that and the
+rate of all of them are what fits timed products (``selector.families.contraction.cost``).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _AMPERE = "A100 white paper, tables 1 and 4"
 
 MACHINES: tuple[Machine, ...] = (
     Machine(
-        "H200", "sm_90a", 132, 1662, _HOPPER, 4.8, 4.23, 60 << 20, 18.0, 96, _HOPPER_SHEET,
+        "H200", "sm_90a", 132, 1662, _HOPPER, 4.8, 4.23, 60 << 20, 11.4, 107, _HOPPER_SHEET,
         clusters=_CLUSTERS, boost=1830, measured=_MEASURED,
     ),
     Machine(
-        "H100 PCIe", "sm_90a", 114, 1620, _HOPPER, 2.04, 1.8, 50 << 20, 15.0, 96, _HOPPER_SHEET,
+        "H100 PCIe", "sm_90a", 114, 1620, _HOPPER, 2.04, 1.8, 50 << 20, 9.8, 107, _HOPPER_SHEET,
     ),
     Machine(
-        "H100", "sm_90a", 132, 1662, _HOPPER, 3.35, 2.95, 50 << 20, 18.0, 96, _HOPPER_SHEET,
+        "H100", "sm_90a", 132, 1662, _HOPPER, 3.35, 2.95, 50 << 20, 11.4, 107, _HOPPER_SHEET,
         clusters=_CLUSTERS, boost=1830,
     ),
     Machine("A100-SXM4-80GB", "sm_80", 108, 1410, _A100, 2.04, 1.8, 40 << 20, 4.5, 64, _AMPERE),

@@ -4,7 +4,9 @@ ragged ones; products go to tensor units. Their code is counted as radon counts 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 
 import halide_bridge as hb
 from casestudies.ten_tasks import algorithm, metrics, page
+from casestudies.ten_tasks.results import kept
 from casestudies.ten_tasks.tasks import TASKS, Task
 
 Array = np.ndarray[Any, Any]
@@ -111,3 +114,13 @@ def test_their_code_is_counted_as_in_the_paper() -> None:
 @pytest.mark.verified("casestudies", "docs")
 def test_the_page_is_made_from_the_data() -> None:
     assert page.main(["--check"]) == 0
+
+
+def test_rows_of_other_tasks_of_the_day_are_kept(tmp_path: Path) -> None:
+    about, file = {"date": "2026-11-26", "device": "a GPU"}, tmp_path / "rows.json"
+    assert kept(None, about, "") == kept(file, about, "") == {}
+    rows = [{"task": "add", "right": True}, {"task": "sdpa", "right": True}]
+    file.write_text(json.dumps(about | {"rows": rows}))
+    assert kept(file, about, "sdpa") == {"add": rows[0]}
+    assert kept(file, about, "") == {}
+    assert kept(file, about | {"date": "2026-11-27"}, "sdpa") == {}

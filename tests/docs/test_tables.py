@@ -11,7 +11,7 @@ from doc_pages import DOCS, read
 from test_examples import block
 
 from casestudies.common.registry import all_cases, gpu_schedules
-from casestudies.results import host, jobs, plots, render, summary, tutorial
+from casestudies.results import host, jobs, paper, plots, render, summary, tutorial
 
 
 def test_tables_are_those_of_the_data() -> None:
@@ -93,3 +93,11 @@ def test_the_hosts_times() -> None:
         "| torch, out= | several | 1 | **6.0** | 5.5 | 6.0 |",
         "| Triton | | | 8.2 | 8.0 | |",
     ]
+
+
+def test_every_place_of_the_paper_has_been_measured() -> None:
+    measured = {r.problem for r in jobs.results_of(jobs.read())}
+    assert {p.problem for p in paper.PLACES} <= measured
+    text = paper.render(jobs.read())
+    assert text.count("| figure ") == 12
+    assert text.count("torch 3 stages") == 1

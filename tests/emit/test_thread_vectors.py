@@ -128,7 +128,49 @@ def shifted() -> tuple[hl.Func, Callable[[Any], Any]]:
     return vectorized(out, 4), truth
 
 
-MADE = [scaled, widened, edges, zeros, halved, mirrored, reflected, repeated, shifted]
+def two_ends() -> tuple[hl.Func, Callable[[Any], Any]]:
+    """The same place, that two reads are kept from in two ways."""
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    near = hl.clamp(x, 0, hl.min(10, a.width() - 1))
+    out[x, y] = hl.u16(a[near, y]) + a[hl.clamp(x, 0, a.width() - 1), y]
+
+    def truth(v: Any) -> Any:
+        return v.astype(int) + v[:, np.minimum(np.arange(v.shape[1]), 10)]
+
+    return vectorized(out, 8), truth
+
+
+def two_ends_beside() -> tuple[hl.Func, Callable[[Any], Any]]:
+    """Elements beside a thread's own that come from two places."""
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    near = hl.clamp(x - 1, 3, hl.max(3, a.width() - 1))
+    at = hl.BoundaryConditions.repeat_edge(a)
+    out[x, y] = hl.u16(at[near, y]) + at[x - 2, y] + at[x, y]
+
+    def truth(v: Any) -> Any:
+        w = np.arange(v.shape[1])
+        v = v.astype(int)
+        last = v.shape[1] - 1
+        return v[:, np.clip(np.maximum(w - 1, 3), 0, last)] + v[:, np.maximum(w - 2, 0)] + v
+
+    return vectorized(out, 8), truth
+
+
+def far_around() -> tuple[hl.Func, Callable[[Any], Any]]:
+    """Two elements at each side, of which lanes say in different ways where they come from."""
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    at = hl.BoundaryConditions.mirror_image(a)
+    out[x, y] = hl.u16(at[x - 2, y]) + at[x - 1, y] + at[x + 2, y]
+
+    def truth(v: Any) -> Any:
+        p = np.pad(v.astype(int), ((0, 0), (2, 2)), mode="symmetric")
+        return p[:, :-4] + p[:, 1:-3] + p[:, 4:]
+
+    return vectorized(out, 8), truth
+
+
+MADE = [scaled, widened, edges, zeros, halved, mirrored, reflected, repeated, shifted, two_ends,
+        two_ends_beside, far_around]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", MADE)
@@ -146,12 +188,12 @@ def test_every_size_is_right(make: Callable[[], Any], flags: bool) -> None:
 def test_a_window_is_loaded_once_and_the_widest_vectors_fit_the_lanes() -> None:
     assert bytes_moved(scaled()[0]) == ([16], [16, 16])  # rows that are aligned, and those that not
     assert bytes_moved(widened()[0]) == ([4], [16, 16])
-    assert bytes_moved(edges()[0]) == ([8, 8], [16, 16, 16])  # and those that reach beyond an edge
+    assert bytes_moved(edges()[0]) == ([8, 8], [16, 16])  # of what lies beyond an edge, none
     assert bytes_moved(zeros()[0]) == ([8, 8], [8, 8])
     assert bytes_moved(halved()[0]) == ([16], [16, 16])
     for make in (mirrored, reflected, repeated):
         assert bytes_moved(make()[0]) == ([8], [16, 16])
-    assert bytes_moved(shifted()[0]) == ([], [4, 4, 4])
+    assert bytes_moved(shifted()[0]) == ([], [4, 4])
 
 
 def test_a_window_that_lies_anywhere_is_loaded_at_once() -> None:

@@ -29,7 +29,7 @@ from selector.families.contraction import Shape, Tiling, estimate, pick, ranked,
 from selector.families.contraction.choice import _picked  # pyright: ignore[reportPrivateUsage]
 from selector.families.contraction.cost import least, resident
 from selector.families.contraction.limits import shared_bytes
-from selector.families.contraction.space import copies, finished, tiles
+from selector.families.contraction.space import band_at_once, copies, finished, tiles
 from selector.machine import MACHINES, machine_for
 from selector.runtime.nvrtc import resource_usage
 from selector.targets import find_target
@@ -108,6 +108,51 @@ def test_blocks_that_stay_multiply_and_store_in_turn() -> None:
     two = replace(BLOCK, stages=5, persistent=2)
     shape = Shape(25088, 256, 64, along_b=True)
     assert estimate(two, shape, H200).microseconds < 0.9 * estimate(one, shape, H200).microseconds
+
+
+ONE_WAVE = Shape(2000, 1000, 2048, along_b=True)
+SQUARE_TILE = Tiling(n=128, m=128, stages=7)
+
+
+def test_neighbours_that_run_at_once_share_rows_without_a_cluster() -> None:
+    """4 x 4 tiles of 16 blocks have 8 tiles' rows, 16 x 1 have 17; clusters gain nothing then."""
+    square = estimate(replace(SQUARE_TILE, band=4), ONE_WAVE, H200)
+    column = estimate(replace(SQUARE_TILE, band=16), ONE_WAVE, H200)
+    pair = estimate(replace(SQUARE_TILE, band=4, cluster=2), ONE_WAVE, H200)
+    assert square.cache < pair.cache < 1.4 * column.cache
+    assert square.cache < 0.75 * column.cache
+    assert square.microseconds < pair.microseconds
+
+
+def test_blocks_that_stay_share_rows_in_a_cluster_only() -> None:
+    shape, stays = Shape(4096, 4096, 4096), replace(SQUARE_TILE, persistent=1)
+    alone, pair = (estimate(replace(stays, cluster=c), shape, H200).cache for c in (1, 2))
+    assert pair < 0.9 * alone
+
+
+def test_the_copy_engine_makes_zeros_slowly() -> None:
+    """Of the last tiles: 96 rows of 128 lie beyond 1568, of 64 only 32; none does at 1536."""
+    tall, low = (Tiling(64, 128, stages=9, band=1), Tiling(128, 64, parts_m=1, stages=9, band=1))
+    for rows, most in ((1536, 1.05), (1568, 0.9)):
+        shape = Shape(rows, 512, 2048, along_b=True)
+        ratio = estimate(low, shape, H200).microseconds / estimate(tall, shape, H200).microseconds
+        assert ratio < most
+        assert (ratio > 0.95) == (rows == 1536)
+
+
+@pytest.mark.parametrize(
+    ("tiles_m", "tiles_n", "m", "n", "band"),
+    [
+        (16, 8, 128, 128, 4),  # 4 x 4
+        (13, 8, 128, 64, 1),  # 2 x 8, and no row of tiles too many
+        (8, 16, 64, 160, 8),  # 8 x 2
+        (3, 40, 64, 64, 3),  # all of them
+    ],
+)
+def test_bands_of_blocks_that_run_at_once(
+    tiles_m: int, tiles_n: int, m: int, n: int, band: int
+) -> None:
+    assert band_at_once(tiles_m, tiles_n, m, n) == band
 
 
 def test_warps_turn_bytes_slowly() -> None:

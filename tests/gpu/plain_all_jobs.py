@@ -3,5 +3,6 @@
 from plain_chain_jobs import CHAINS
 from plain_jobs import PICTURES
 from plain_model_jobs import MODELS
+from plain_other_jobs import OTHERS
 
-JOBS = (*PICTURES, *CHAINS, *MODELS)
+JOBS = (*PICTURES, *CHAINS, *MODELS, *OTHERS)

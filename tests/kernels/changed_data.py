@@ -17,9 +17,11 @@ from selector.gpu.ir.memory import (
     LoadShifted,
     Point,
     Store,
+    StoreEight,
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreRun,
     StoreThere,
     StoreWords,
 )
@@ -85,6 +87,10 @@ def _products(node: Node) -> Iterator[tuple[str, Node | None]]:
             yield "the other lane's", replace(node, values=(b, a))
         case StoreQuad(values=(a, b, c, d)):
             yield "the other lane's", replace(node, values=(c, d, a, b))
+        case StoreEight(values=(a, b, c, d)):
+            yield "the rows below", replace(node, values=(c, d, a, b))
+        case StoreRun(values=values):
+            yield "another piece's", replace(node, values=values[::-1])
         case MatrixRows(first=first, step=step, apart=apart):
             yield "rows further apart", replace(node, step=plus(step, 8))
             yield "8 elements further", replace(node, first=plus(first, 8))

@@ -64,9 +64,11 @@ from selector.gpu.ir.memory import (
     Point,
     Prefetch,
     StoreChunk,
+    StoreEight,
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreRun,
     StoreThere,
     StoreWords,
 )
@@ -237,6 +239,8 @@ def every() -> Kernel:
         w.add(StorePair(View("box", index=plus(8, exclusive_or("g", "q"))), (X0, X0), "f16"))
         w.add(StorePair(View("to"), (packed(half_of(register("kept", 1), 0), X0),)))
         w.add(StoreQuad(View("to", index=number(-2)), (acc, acc, *ZEROS)))
+        w.add(StoreEight(View("to", index=number(8)), View("p"), (packed(X0, X0),) * 4))
+        w.add(StoreRun(View("to", index=number(3)), (packed(X0, X0), packed(X0, X0)), 4))
         there = element(FLOAT32, pointer("box"), Call(INT32, "cluster_rank", ()))
         w.add(StoreThere(there, Var("total", FLOAT32), THREAD))
         with w.loop(
@@ -337,6 +341,9 @@ for (; k < n; k += 2 * (int)gridDim.x) {
   store2((f16*)(box + 8 + (g ^ q)), x[0], x[0]);
   *(u32*)(to) = pack16(half_of(kept[1], 0), x[0]);
   store4_of_two(to + -2, q, acc[1][2], acc[1][2], 0.0f, -0.0f);
+  store8_of_four(to + 8, p, q, pack16(x[0], x[0]), pack16(x[0], x[0]), pack16(x[0], x[0]), \
+pack16(x[0], x[0]));
+  store_run<4>(to + 3, lane, pack16(x[0], x[0]), pack16(x[0], x[0]));
   store_there(&box[cluster_rank()], total, threadIdx.x);
   #pragma unroll 4
   for (int n = 0; ready && on && n < 64; n += 4) {

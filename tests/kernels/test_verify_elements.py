@@ -13,7 +13,16 @@ from selector.emit.warpgroups.box_stores import box_stores
 from selector.emit.warpgroups.left_boxes import BoxStore
 from selector.gpu.ir.expressions import element, number, plus, pointer, register, times
 from selector.gpu.ir.lane_maps import ACCUMULATOR
-from selector.gpu.ir.memory import EngineStore, Map, Point, Store, StorePair, StoreQuad
+from selector.gpu.ir.memory import (
+    EngineStore,
+    Map,
+    Point,
+    Store,
+    StoreEight,
+    StorePair,
+    StoreQuad,
+    StoreRun,
+)
 from selector.gpu.ir.nodes import Body, Kernel, Let, Local, Memory, Node
 from selector.gpu.ir.products import Fragment, SetTile
 from selector.gpu.ir.verify_elements import element_faults
@@ -68,6 +77,25 @@ def test_neighbours_begin_at_even_elements() -> None:
     assert stored(plus(strided, "row"), 8) == odd
     assert stored(number("q"), 8) == odd
     assert faults(StorePair(View("output"), (ZERO, ZERO))) == ["`output` is no pointer"]
+
+
+def test_eights_begin_at_even_elements() -> None:
+    row = plus(times("row", "output_stride_1"), times("q", 2))
+    points = [Point(n, "f16", View("output", index=row)) for n in ("p0", "p1")]
+
+    def found(to: int, below: int) -> list[str]:
+        views = (View(n, index=number(at)) for n, at in (("p0", to), ("p1", below)))
+        return faults(*points, StoreEight(*views, (ZERO,) * 4))
+
+    assert found(8, 0) == []
+    assert found(8, 3) == ["no multiple of two elements"]
+
+
+def test_runs_begin_anywhere() -> None:
+    at, to = Point("p0", "f16", View("C", index=number("q"))), View("p0", index=number(7))
+    assert faults(at, StoreRun(to, (ZERO,), 4)) == faults(at, StoreRun(to, (ZERO,), 32)) == []
+    assert faults(at, StoreRun(to, (ZERO,), 8)) == ["8 lanes have no row of a tile"]
+    assert faults(StoreRun(View("C"), (ZERO,), 4)) == ["`C` is no pointer"]
 
 
 def box(t: Type, columns: int, change: Callable[[Body], Body] = tuple) -> list[str]:

@@ -158,6 +158,7 @@ class Small:
     rows: tuple[int, int] = (16, 16)
     foreign: bool = False  # the sum is none of this pipeline
     unrolled: bool = True
+    times: bool = False  # terms are powers of 2, times x
 
     def build(self) -> hl.Func:
         x, y, yo, yi = (hl.Var(name) for name in ("x", "y", "yo", "yi"))
@@ -186,8 +187,15 @@ class Small:
 
 @pytest.mark.parametrize(
     "small",
-    [Small(), Small(rows=(8, 8)), Small(term=lambda x, m: hl.pow(hl.f32(2), x - m) * x)],
-    ids=["plain", "rows", "power"],
+    [
+        Small(),
+        Small(rows=(8, 8)),
+        Small(term=lambda x, m: hl.pow(hl.f32(2), x - m) * x, times=True),
+        Small(start=-np.inf),
+        Small(term=lambda x, m: hl.exp((x - m) * hl.f32(1.0))),
+        Small(term=lambda x, m: hl.exp(0 - (m - x))),
+    ],
+    ids=["plain", "rows", "power", "from -inf on", "one time", "turned"],
 )
 def test_any_sum_of_such_terms(small: Small) -> None:
     """Without tensor units: the logarithm of a sum of exponentials, row by row."""
@@ -200,7 +208,7 @@ def test_any_sum_of_such_terms(small: Small) -> None:
         wide = values.astype(np.float64)
         peak = wide.max(-1, keepdims=True)
         powers = np.exp(wide - peak)
-        if small.term is not Small.term:
+        if small.times:
             powers = np.exp2(wide - peak) * wide
         expected = peak[:, 0] + np.log(powers.sum(-1))
         assert error(kernel.interpret(I=values, sizes=(rows,)), expected) < 1e-6
@@ -215,7 +223,10 @@ def test_any_sum_of_such_terms(small: Small) -> None:
         (Small(term=lambda x, m: hl.exp(m - x)), r"it is not exp\(x - maximum\)"),
         (Small(term=lambda x, m: x * x), "does not depend on `peak`"),
         (Small(term=lambda x, m: hl.pow(hl.f32(0.5), x - m)), r"it is not exp\(x - maximum\)"),
-        (Small(start=-np.inf), "does not start at a finite number"),
+        (Small(start=np.inf), "does not start at a finite number"),
+        (Small(term=lambda x, m: hl.exp((m - x) * 2)), r"it is not exp\(x - maximum\)"),
+        (Small(term=lambda x, m: hl.exp(x - m * x)), r"it is not exp\(x - maximum\)"),
+        (Small(term=lambda x, m: hl.exp(x * 2 - m) * hl.exp(x - m)), r"it is not exp\(x - max"),
         (Small(first=1.0), "`total` does not start at 0"),
         (Small(splits=(8, 4)), "do not have the same bounds"),
         (Small(foreign=True), "0 serial loops where `peak` is computed"),

@@ -96,6 +96,51 @@ def test_linear_recurrences_of_any_order(order: int, tiles: int) -> None:
         close(emulation.check(kernel, sizes=data.shape, X=data), filtered(data, *weights))
 
 
+@pytest.mark.parametrize(("order", "steps", "dealt"), [(1, 8, True), (4, 8, False), (4, 3, True)])
+def test_steps_that_begin_at_no_vector_lie_in_shared_memory(
+    order: int, steps: int, dealt: bool
+) -> None:
+    kernel, data = (
+        hb.compile(rows(weighted(*FILTERS[order]), order, 32, steps), target="sm_80"),
+        noise(3, 700),
+    )
+    assert ("Y_inputs = (float*)(smem" in kernel.source) == dealt
+    close(emulation.check(kernel, X=data, sizes=data.shape), filtered(data, *FILTERS[order]))
+
+
+def backwards(step: Step, threads: int, steps: int, tiles: int) -> Any:
+    """The same from the end of each row to its beginning."""
+    source, f = hl.ImageParam(F32, 2, "X"), hl.Func("Y")
+    last = source.width() - 1
+    r = hl.RDom([(1, source.width() - 1)], "r")
+    f[x, c] = source[x, c]
+    f[last - r, c] = step(lambda n: f[last - r + n, c])
+    f.compute_root().split(x, xo, xi, 64).gpu_blocks(xo, c).gpu_threads(xi)
+    ro, rt, rl, rb = (hl.RVar(name) for name in ("ro", "rt", "rl", "rb"))
+    update, outer = f.update().allow_race_conditions(), [c]
+    if tiles:
+        update.split(r.x, rb, ro, threads * steps * tiles)
+        outer = [rb, c]
+    update.split(ro if tiles else r.x, ro, rl, steps).split(ro, ro, rt, threads)
+    update.reorder(rl, rt, ro, *outer).gpu_blocks(*outer).gpu_threads(rt)
+    return f
+
+
+@pytest.mark.parametrize("tiles", [0, 1])
+@pytest.mark.parametrize("weight", [0.8, 1.0])
+def test_recurrences_from_the_end(weight: float, tiles: int) -> None:
+    kernel = hb.compile(backwards(weighted(weight), 16, 4, tiles), target="sm_80")
+    for samples in (1, 2, 64, 129, 700):
+        data = noise(2, samples)
+        truth = filtered(data[:, ::-1], weight)[:, ::-1]
+        close(emulation.check(kernel, sizes=data.shape, X=data), truth)
+
+
+def test_extrema_from_the_end_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="steps are left out"):
+        hb.compile(backwards(lambda y: hl.max(y(1), y(0)), 16, 4, 0), target="sm_80")
+
+
 @pytest.mark.parametrize("tiles", [0, 4])
 def test_a_weight_may_be_a_parameter(tiles: int) -> None:
     a = hl.Param(F32, "a")

@@ -15,8 +15,26 @@ from casestudies.attention.algorithm import attend
 from halide_bridge.schedules import schedule_attention
 from selector.families.attention import Tiling
 from selector.ir.evaluator import evaluate_scalar
-from selector.ir.nodes import For, ForKind
+from selector.ir.kinds import BinaryOp, CompareOp, ForKind, ReduceOp
+from selector.ir.nodes import (
+    Binary,
+    Broadcast,
+    Compare,
+    Expr,
+    FloatImm,
+    For,
+    IntImm,
+    Load,
+    Ramp,
+    Select,
+    Store,
+    Var,
+    VectorReduce,
+)
+from selector.ir.printer import print_expr
 from selector.ir.traverse import free_vars, walk_stmt
+from selector.ir.types import FLOAT32, INT32
+from selector.lowering.trim import trimmed
 from tests.lowering.test_online import error, operands
 
 
@@ -75,3 +93,44 @@ def test_a_window_gives_what_all_keys_under_its_mask_give(window: int, persisten
         weights = np.where(seen, np.exp(scores - scores.max(-1, keepdims=True)), 0)
         expected = weights @ v / weights.sum(-1, keepdims=True)
         assert error(kernel.interpret(**arrays, sizes=(2, length, 64)), expected) < 5e-4
+
+
+BLOCK, TURN = Var("out.s0.b.block_id_x"), Var("t")
+
+
+def summed(length: Expr) -> For:
+    """The sum of the first ``length`` of 64 numbers, 8 in an iteration."""
+    lanes, at = 8, Binary(BinaryOp.MUL, TURN, IntImm(8))
+    place = Ramp(at, IntImm(1), lanes)
+    mask = Compare(CompareOp.LT, place, Broadcast(length, lanes))
+    number = Load(FLOAT32.with_lanes(lanes), "I", place)
+    zero = Broadcast(FloatImm(0.0, FLOAT32), lanes)
+    term = VectorReduce(ReduceOp.ADD, Select(mask, number, zero), 1)
+    own = Load(FLOAT32, "sum", IntImm(0))
+    body = Store("sum", IntImm(0), Binary(BinaryOp.ADD, own, term))
+    return For("t", IntImm(0), IntImm(8), ForKind.SERIAL, body)
+
+
+def length_at(index: Expr, buffer: str = "L") -> Expr:
+    return Load(INT32, buffer, index)
+
+
+def test_a_loop_ends_at_the_length_that_an_array_has_for_the_block() -> None:
+    loop = trimmed(summed(length_at(BLOCK)), {"sum": 0.0})
+    assert print_expr(loop.extent) == "min(8, ((L[out.s0.b.block_id_x] + -1)/8) + 1)"
+
+
+@pytest.mark.parametrize(
+    ("length", "made"),
+    [
+        (length_at(BLOCK), frozenset({"L"})),  # the kernel itself fills it
+        (length_at(BLOCK, "sum"), frozenset[str]()),
+        (length_at(TURN), frozenset[str]()),  # another one in each iteration
+        (length_at(Var("row")), frozenset[str]()),
+    ],
+)
+def test_no_loop_ends_at_what_changes_or_is_not_there_yet(
+    length: Expr, made: frozenset[str]
+) -> None:
+    loop = summed(length)
+    assert trimmed(loop, {"sum": 0.0}, made) == loop

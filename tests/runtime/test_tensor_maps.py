@@ -178,9 +178,13 @@ def test_maps_survive_the_artifact() -> None:
         ((32, 8, 4), (256, 4096), 1),
         ((64, 8, 4), (256, 4096), 3),
         ((64,), (), 3),
+        ((64, 8), (10000,), 2),  # rows of 128 bytes begin within lines
+        ((64, 8, 4), (1024, 10000), 2),  # some of them
+        ((64, 8), (10240,), 3),  # none
+        ((64, 8, 4), (208, 10000), 3),  # the next row is there as well
     ],
 )
-def test_short_rows_that_lie_apart_bring_no_others(
+def test_rows_that_lie_apart_bring_no_others(
     box: tuple[int, ...], strides: tuple[int, ...], promotion: int
 ) -> None:
     assert TensorMap(FLOAT16, (128,) * len(box), strides, box).promotion == promotion

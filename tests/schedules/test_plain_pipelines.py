@@ -11,6 +11,7 @@ import pytest
 from clock import assert_quick
 from plain_chains import CHAINS
 from plain_models import MODELS
+from plain_others import OTHER_USERS
 from plain_pipelines import PIPELINES as OTHERS
 from plain_pipelines import Plain
 from plain_windows import WINDOWS, gathering
@@ -19,7 +20,7 @@ from verified import MACHINE_CODE, Verified
 import halide_bridge as hb
 from selector.runtime import nvrtc
 
-PIPELINES = OTHERS | WINDOWS | CHAINS | MODELS
+PIPELINES = OTHERS | WINDOWS | CHAINS | MODELS | OTHER_USERS
 ENTRY = 'extern "C" __global__'
 
 pytestmark = pytest.mark.verified
@@ -32,10 +33,10 @@ def by_halide(case: Plain) -> list[Any]:
         func.compute_root()
     for parameter, value in case.arguments:
         parameter.set(hl.Buffer(value) if isinstance(value, np.ndarray) else value)
-    sizes = case.sizes if isinstance(case.sizes, dict) else {outputs[0].name(): case.sizes}
-    extents = list(next(iter(sizes.values())))[::-1]
-    found = hl.Pipeline(outputs).realize(extents)
-    return [np.array(b) for b in (found if isinstance(found, list | tuple) else [found])]
+    shapes = [*case.sizes.values()] if isinstance(case.sizes, dict) else [case.sizes]
+    found = [hl.Buffer(f.type(), [*s][::-1]) for f, s in zip(outputs, shapes, strict=True)]
+    hl.Pipeline(outputs).realize(found)
+    return [np.array(b) for b in found]
 
 
 def ours(kernel: Any, case: Plain) -> list[Any]:

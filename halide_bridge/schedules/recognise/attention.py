@@ -30,11 +30,12 @@ from halide_bridge.schedules.recognise.program import (
     Program,
     number,
 )
+from halide_bridge.schedules.recognise.reading import below, computes, names_of, read, variables_of
 from halide_bridge.schedules.recognise.rows import associative
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, FloatImm, Var
+from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, FloatImm
 from selector.ir.traverse import free_vars, walk_expr
-from selector.ir.types import Type
+from selector.ir.types import FLOAT32, Type
 
 HEADS = 2  # dimensions of blocks beside that of queries
 _KEYS = "keys"  # an axis that is none of the output's
@@ -45,8 +46,8 @@ class Online:
     """Funcs by name. ``depth``: channels of queries and keys; ``whole``: the user has said that
     values have as many; ``causal``: keys are compared with queries, so that some have fewer, with
     a ``window`` only so many of the last ones (0: all).
-    ``paths``: from the peak and from the total to the scores, pure Funcs of
-    which none is met twice. ``matrices``: arrays of 16 bits of keys, queries and heads that such a
+    ``paths``: from the peak and from the total to the scores, pure Funcs of which none is met
+    twice. ``matrices``: arrays of 16 bits of keys, queries and heads that such a
     Func reads, with the Func and the dimension that goes along the queries.
     """
 
@@ -66,6 +67,7 @@ class Online:
     paths: tuple[tuple[str, ...], tuple[str, ...]]
     places: Places
     matrices: tuple[tuple[str, str, int], ...] = ()
+    between: tuple[str, ...] = ()
 
     @property
     def members(self) -> frozenset[str]:
@@ -75,7 +77,7 @@ class Online:
     @property
     def inside(self) -> frozenset[str]:
         """Those and what is computed inside of them."""
-        return self.members.union(*self.paths)
+        return self.members.union(*self.paths, self.between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +95,25 @@ class _Parts:
     def inside(self) -> tuple[Member, ...]:
         return self.mixed, self.peak, self.total, self.weight, self.scores
 
+    def between(self, program: Program) -> tuple[Member, ...]:
+        """Pure Funcs of rows, of the peak and the total, by which others read these."""
+        rows = {self.peak.name, self.total.name}
+        readers = (self.output, *self.inside[:-1])
+        found = {f.name: f for r in readers for f in below(r, program) if f.pure}
+        sums = {n: {x.name for x in below(f, program) if not x.pure} for n, f in found.items()}
+        return tuple(f for n, f in found.items() if sums[n] and sums[n] <= rows)
+
 
 def online_of(mixed: Member, program: Program) -> Online | None:
     """The attention whose second product a reduction is; None if it is none."""
-    weighted = _weighted(mixed, program)
-    parts = weighted and _parts(mixed, program.members[weighted[0].func], program)
+    operands = weighted(mixed, program)
+    parts = operands and _parts(mixed, program.members[operands[0].func], program)
     axes = parts and _axes(parts, program)
-    if weighted is None or parts is None or axes is None:
+    if operands is None or parts is None or axes is None:
         return None
-    depth, value = number(parts.scores.stages[1].reduced[0].extent), weighted[1]
+    depth, value = number(parts.scores.stages[1].reduced[0].extent), operands[1]
     paths = tuple(_path(f, parts.scores, program) for f in (parts.peak, parts.total, parts.weight))
-    queries = [m for m in mixed.args[1:] if m not in _variables(value)]
+    queries = [m for m in mixed.args[1:] if m not in variables_of(value)]
     if None in paths or len(queries) != 1:
         return None
     along = axes[mixed.name][mixed.args.index(queries[0])]
@@ -127,6 +137,7 @@ def online_of(mixed: Member, program: Program) -> Online | None:
         whole=parts.output.bounds.get(parts.output.args[0]) == depth,
         paths=(paths[0] or (), paths[1] or ()),
         matrices=_matrices(paths, axes, along, program),
+        between=tuple(f.name for f in parts.between(program)),
         places=Places(
             **{name: place[func] for name, func in names.items()},
             query=of_query,
@@ -138,9 +149,9 @@ def online_of(mixed: Member, program: Program) -> Online | None:
 
 def _parts(mixed: Member, weight: Member, program: Program) -> _Parts | None:
     """By what they are, wherever they are read."""
-    readers, below = program.readers(mixed), _below(weight, program)
-    peaks = [f for f in below if not f.pure and _is_peak(f)]
-    products = [f for f in below if not f.pure and factors(f) is not None]
+    readers, made_of = program.readers(mixed), below(weight, program)
+    peaks = [f for f in made_of if is_peak(f)]
+    products = [f for f in made_of if not f.pure and factors(f) is not None]
     if len(mixed.args) not in range(2, 3 + HEADS) or not weight.pure:
         return None
     if (len(readers), len(peaks), len(products)) != (1, 1, 1) or not readers[0].pure:
@@ -148,11 +159,11 @@ def _parts(mixed: Member, weight: Member, program: Program) -> _Parts | None:
     (output,), (peak,), (scores,) = readers, peaks, products
     totals = [
         f
-        for f in _read(output, program)
-        if f.reduction and f.name not in (mixed.name, peak.name) and peak in _below(f, program)
+        for f in below(output, program)
+        if f.reduction and f.name not in (mixed.name, peak.name) and peak in below(f, program)
     ]
     sums = (mixed, scores, *totals)
-    if len(totals) != 1 or not associative(totals[0]):
+    if len(totals) != 1 or not associative(totals[0]) or peak.types[0] != FLOAT32:
         return None
     if not all(starts_at_zero(f.stages[0]) for f in sums):  # what is else would go down as well
         return None
@@ -164,9 +175,10 @@ def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | No
     somebody else reads, needs or has scheduled a part of it, or it is not of one row of keys,
     queries and heads throughout.
     """
-    output, inside = parts.output, {f.name for f in parts.inside}
+    output, between = parts.output, {f.name for f in parts.between(program)}
+    inside = {f.name for f in parts.inside} | between
     for member in parts.inside[:-1]:
-        inside |= {f.name for f in _below(member, program)}
+        inside |= {f.name for f in below(member, program)}
     for name in inside:
         member = program.members[name]
         readers = {r.name for r in program.readers(member)}
@@ -179,14 +191,14 @@ def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | No
         for access in member.accesses():
             if access.func not in inside or access.func == member.name:
                 continue
-            along = tuple(own.get(n, "") for n in _names(access))
+            along = tuple(own.get(n, "") for n in names_of(access))
             if access.func not in axes:
                 waiting.append(program.members[access.func])
             if axes.setdefault(access.func, along) != along:
                 return None
     channels, *rows = output.args
     for name in inside:
-        single = name in (parts.peak.name, parts.total.name)
+        single = name in (parts.peak.name, parts.total.name) or name in between
         first = [] if single else [channels if name == parts.mixed.name else _KEYS]
         along = [*axes[name]]
         if along[: len(first)] != first or sorted(along[len(first) :]) != sorted(rows):
@@ -234,8 +246,8 @@ def _matrices(
         own = _own_axes(reader, axes[reader.name])
         for access in dict.fromkeys(reader.accesses()):
             source = program.members.get(access.func)
-            along = [own.get(name, "") for name in _names(access)]
-            if source is None or _computes(source, program) or source.types[0].bits != 16:
+            along = [own.get(name, "") for name in names_of(access)]
+            if source is None or computes(source, program) or source.types[0].bits != 16:
                 continue
             if along[0] == _KEYS and along.count(queries) == along.count(_KEYS) == 1:
                 found.append((access.func, reader.name, along.index(queries)))
@@ -254,16 +266,16 @@ def _operands(member: Member, program: Program) -> list[tuple[Access, Access]]:
     if pair is None or _loop(member) is None:
         return []
     types = [multiplied(e, member, program) for e in pair]
-    read = [a for a in map(element, pair) if a is not None]
+    elements = [a for a in map(element, pair) if a is not None]
     if not isinstance(types[0], Type) or types[0] != types[1] or types[0].bits != 16:
         return []
-    return [(read[0], read[1]), (read[1], read[0])]
+    return [(elements[0], elements[1]), (elements[1], elements[0])]
 
 
-def _weighted(mixed: Member, program: Program) -> tuple[Access, Access] | None:
+def weighted(mixed: Member, program: Program) -> tuple[Access, Access] | None:
     """Weights and values of a product, both read with what goes along memory first."""
     for weighed, valued in _operands(mixed, program):
-        if [*_names(weighed)[:1], *_names(valued)[:1]] == [_loop(mixed), mixed.args[0]]:
+        if [*names_of(weighed)[:1], *names_of(valued)[:1]] == [_loop(mixed), mixed.args[0]]:
             return weighed, valued
     return None
 
@@ -285,9 +297,9 @@ def _placed(access: Access, first: str, row: str, heads: Collection[str]) -> int
     """The dimension of an operand that goes along its rows; ``first`` goes along the innermost one,
     and where all others are the heads say. None if it is read otherwise.
     """
-    names = _names(access)
+    names = names_of(access)
     others = [i for i, name in zip(access.indices, names, strict=True) if name not in (first, row)]
-    used = _variables(replace(access, indices=tuple(others)))
+    used = variables_of(replace(access, indices=tuple(others)))
     if names[:1] != [first] or names.count(first) + names.count(row) != 2 or not used <= {*heads}:
         return None
     return names.index(row)
@@ -295,7 +307,7 @@ def _placed(access: Access, first: str, row: str, heads: Collection[str]) -> int
 
 def _path(member: Member, scores: Member, program: Program) -> tuple[str, ...] | None:
     """Pure Funcs from one to the scores, these last; None if there are several ways."""
-    over = [f for f in _read(member, program) if f is scores or scores in _below(f, program)]
+    over = [f for f in read(member, program) if f is scores or scores in below(f, program)]
     over = [f for f in over if f is scores or f.pure]
     if len(over) != 1:
         return None
@@ -316,45 +328,13 @@ def _loop(member: Member) -> str | None:
     return r.name if number(r.minimum) == 0 else None
 
 
-def _is_peak(member: Member) -> bool:
+def is_peak(member: Member) -> bool:
+    """Whether it is the largest of some numbers."""
+    if member.pure:
+        return False
     start = member.stages[0].values[0]
     match member.stages[-1].values:
         case (Binary(BinaryOp.MAX),):
-            return associative(member) and isinstance(start, FloatImm) and start.value > -1e39
+            return associative(member) and isinstance(start, FloatImm)
         case _:
             return False
-
-
-def _below(member: Member, program: Program) -> list[Member]:
-    """Funcs that it is made of, through pure ones, arguments apart."""
-    found: dict[str, Member] = {}
-    waiting = [member]
-    while waiting:
-        for f in _read(waiting.pop(), program):
-            if f.name not in found and f.name != member.name and _computes(f, program):
-                found[f.name] = f
-                waiting += [f] if f.pure else []
-    return list(found.values())
-
-
-def _computes(member: Member, program: Program) -> bool:
-    """Whether it is more than an argument."""
-    return not member.pure or any(a.func in program.members for a in member.accesses())
-
-
-def _read(member: Member, program: Program) -> list[Member]:
-    names = dict.fromkeys(a.func for a in member.accesses())
-    return [program.members[n] for n in names if n in program.members and n != member.name]
-
-
-def _names(access: Access) -> list[str]:
-    """Of the variables at which it reads; "" for what is none."""
-    return [_name(i) for i in access.indices]
-
-
-def _variables(access: Access) -> set[str]:
-    return {name for i in access.indices for name in free_vars(i)}
-
-
-def _name(e: Expr) -> str:
-    return e.name if isinstance(e, Var) else ""

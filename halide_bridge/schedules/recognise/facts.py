@@ -80,6 +80,10 @@ class Placement:
     reader: dict[str, str] = field(default_factory=dict[str, str])
     why: dict[str, str] = field(default_factory=dict[str, str])
 
+    def at_threads_of(self, reader: Member) -> list[Member]:
+        """What is in the registers of those who compute a Func."""
+        return [m for m in self.program if self.reader.get(m.name) == reader.name]
+
     def extent(self, func: str, d: int) -> int | None:
         """Of a dimension, where it is a number."""
         member = self.program.members[func]

@@ -132,27 +132,26 @@ def _order(e: Expr, variables: set[str]) -> list[str]:
 
 def factors(member: Member) -> tuple[Expr, Expr] | None:
     """What is multiplied and added to the element itself, by the only update."""
+    term = added(member)
+    return (term.a, term.b) if isinstance(term, Binary) and term.op is BinaryOp.MUL else None
+
+
+def added(member: Member) -> Expr | None:
+    """What the only update adds to the element itself."""
     if len(member.stages) != 2 or not member.reduction:
         return None
     match member.stages[1].values:
-        case (Binary(BinaryOp.ADD, own, Binary(BinaryOp.MUL, a, b)),) if _is_own(own, member):
-            return a, b
-        case (Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, a, b), own),) if _is_own(own, member):
-            return a, b
+        case (Binary(BinaryOp.ADD, own, term),) if _is_own(own, member):
+            return term
+        case (Binary(BinaryOp.ADD, term, own),) if _is_own(own, member):
+            return term
         case _:
             return None
 
 
 def _rounded(member: Member) -> str:
     """That products are rounded before they are added, where they are; else nothing."""
-    if len(member.stages) != 2 or not member.reduction:
-        return ""
-    match member.stages[1].values:
-        case (Binary(BinaryOp.ADD, own, other),):
-            term = other if _is_own(own, member) else own
-        case _:
-            return ""
-    match term:
+    match added(member):
         case Cast(value=Binary(BinaryOp.MUL, a, b)) if {*map(_is_read, (a, b))} == {True}:
             return (
                 f"its products are taken in {a.type} and cast afterwards, which rounds them: cast "

@@ -265,3 +265,10 @@ def phases_of(member: Member, window: Window, program: Program) -> str:
     phase = Binary(BinaryOp.MOD, Var(member.args[d]), IntImm(axis.phases))
     alike = len(reads) == 1 == len(window.domain) and reads[0].indices == (Var(r), phase)
     return reads[0].func if alike and is_argument(program.members[reads[0].func], program) else ""
+
+
+def reads_pixels(image: Member, x: str) -> bool:
+    """Whether planes are read from pixels whose channels lie next to each other."""
+    planes = {Var(v) for v in image.args if v != x}
+    inner = (a.indices[0] for a in image.accesses() if a.func != image.name and a.indices)
+    return any(i in planes for i in inner)

@@ -14,7 +14,15 @@ from selector.families.contraction.limits import (
     turns_too_much,
     why_not,
 )
-from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling
+from selector.families.contraction.tiling import (
+    ALONE,
+    AT_ONCE,
+    LINE,
+    NEIGHBOURS,
+    Shape,
+    Tiling,
+    neighbours,
+)
 from selector.machine.record import Machine
 from selector.targets import Target, find_target
 
@@ -205,8 +213,11 @@ def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int
     """Blocks of a cluster, those that stay on a multiprocessor, and block rows of a band."""
     tiles_m = -(-shape.m // t.m)
     tiles = tiles_m * -(-shape.n // t.n) * shape.batch
+    at_once = tiles * t.sums(shape.k) <= machine.multiprocessors
     for cluster in (1, 2) if t.unit == "group" and tiles_m > 1 and t.m >= 64 else (1,):
         band = t.band and band_of(tiles_m, cluster)
+        if band and cluster == 1 and at_once:
+            band = band_at_once(tiles_m, -(-shape.n // t.n), t.m, t.n)
         yield cluster, 0, band
         if t.unit == "group" and not t.part and tiles > machine.multiprocessors:
             yield cluster, 1, band
@@ -221,6 +232,19 @@ def band_of(tiles_m: int, cluster: int) -> int:
     """
     heights = range(cluster, HIGHEST_BAND + 1, cluster)
     return min(heights, key=lambda b: (-(-tiles_m // b) * b, abs(b - USUAL_BAND)))
+
+
+@lru_cache(maxsize=4096)
+def band_at_once(tiles_m: int, tiles_n: int, m: int, n: int) -> int:
+    """Block rows of a band where all blocks run at once: those for which neighbours on the GPU read
+    the fewest rows of both operands, with what lies beyond the last row of C.
+    """
+
+    def read(band: int) -> tuple[int, int]:
+        down, across = neighbours(NEIGHBOURS, band, tiles_m, tiles_n)
+        return -(-tiles_m // band) * band * (down * m + across * n), abs(band - USUAL_BAND)
+
+    return min(range(1, HIGHEST_BAND + 1), key=read)
 
 
 def _fed(t: Tiling, k: int, shape: Shape, target: Target) -> bool:

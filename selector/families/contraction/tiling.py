@@ -14,6 +14,7 @@ COPY_BYTES = 16  # that the copy engine and wide copies take, at multiples of it
 LINE = 128  # bytes
 AT_ONCE = 4  # parts' sums that a thread loads in a turn
 ALONE = 4 * AT_ONCE  # that are on their way at once, where one thread adds all
+NEIGHBOURS = 16  # blocks on multiprocessors of one processing cluster of a GPU
 
 
 @dataclass(frozen=True)
@@ -196,3 +197,12 @@ class Tiling:
             (f"-adders{self.adders}", self.adders > 1),
         )
         return text + "".join(part for part, wanted in said if wanted)
+
+
+def neighbours(count: int, band: int, tiles_m: int, tiles_n: int) -> tuple[int, int]:
+    """Rows and columns of the tiles of so many blocks whose numbers follow each other: they go down
+    a band first (0: along n).
+    """
+    down = min(band or 1, tiles_m)
+    across = min(tiles_n, -(-count // down))
+    return min(tiles_m, down * max(1, count // (down * across))), across

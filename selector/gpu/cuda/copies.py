@@ -18,10 +18,12 @@ from selector.gpu.ir.memory import (
     Prefetch,
     Store,
     StoreChunk,
+    StoreEight,
     StoreNode,
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreRun,
     StoreThere,
     StoreVector,
     StoreWords,
@@ -89,7 +91,7 @@ def store_line(node: StoreNode) -> str:
             return f"*(uint4*)({pointer(to, terms=True)}) = {value};"
         case StoreRows():
             return _rows_line(node)
-        case StorePair() | StoreQuad():
+        case StorePair() | StoreQuad() | StoreEight() | StoreRun():
             return _neighbours_line(node)
         case StoreThere() | Evaluate():
             return _call_line(node)
@@ -111,12 +113,16 @@ def _vector_line(to: Expr, source: Expr, bytes_: int, wanted: Expr | None = None
     return f"*({kind}*){operand(to)} = {value};"
 
 
-def _neighbours_line(node: StorePair | StoreQuad) -> str:
+def _neighbours_line(node: StorePair | StoreQuad | StoreEight | StoreRun) -> str:
     """Of elements of an accumulator."""
     to, values = pointer(node.to, terms=True), _listed(*node.values)
     match node:
         case StoreQuad():
             return f"store4_of_two({to}, q, {values});"
+        case StoreEight(below=below):
+            return f"store8_of_four({to}, {pointer(below, terms=True)}, q, {values});"
+        case StoreRun(lanes=lanes):
+            return f"store_run<{lanes}>({to}, lane, {values});"
         case StorePair(values=(_,)):
             return f"*(u32*)({to}) = {values};"
         case StorePair(kind=kind):

@@ -226,6 +226,30 @@ class StoreQuad:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreEight:
+    """Eight neighbours of 16 bits are set at once, by all lanes of a warp: lanes 4 i to 4 i + 3
+    have a pair each, packed, of two tiles side by side, and of both in a row ``below``; they
+    exchange these ``values``. View ``to``: a lane's own first pair.
+    """
+
+    to: View
+    below: View
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRun:
+    """Neighbours of 16 bits are set, from any element on, by all lanes of a warp. So many ``lanes``
+    have a pair each, packed, of what each value is of: pieces that follow each other. View ``to``:
+    a lane's own first pair.
+    """
+
+    to: View
+    values: tuple[Expr, ...]
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoreRows:
     """A box of 16 rows in shared memory, swizzled by their bytes, goes to an array, ``stride``
     elements from row to row: by all lanes of a warp, and as many ``rows`` and ``columns`` as lie
@@ -262,8 +286,8 @@ class Evaluate:
 
 
 StoreNode = (
-    Array | Store | StoreChunk | StorePair | StoreQuad | StoreWords | StoreRows | LoadVector
-    | StoreVector | StoreThere | Evaluate
+    Array | Store | StoreChunk | StorePair | StoreQuad | StoreEight | StoreRun | StoreWords
+    | StoreRows | LoadVector | StoreVector | StoreThere | Evaluate
 )  # fmt: skip
 """What a thread does alone with values and memory, and is done with then."""
 

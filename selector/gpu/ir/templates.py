@@ -56,6 +56,8 @@ TEMPLATES: dict[type, str] = {
     memory.StoreVector: "store_vector to {to} from {source} first {first} bytes {bytes}",
     memory.StorePair: "store_pair to {to}[ of {kind}] = {values}",
     memory.StoreQuad: "store_quad to {to} = {values}",
+    memory.StoreEight: "store_eight to {to} below {below} = {values}",
+    memory.StoreRun: "store_run to {to} = {values} lanes {lanes}",
     memory.StoreWords: "store_words to {to} = {words}[ wanted {wanted}]",
     memory.StoreRows: "store_rows to {to} from {source} of {row_bytes} stride {stride} rows {rows}"
     " columns {columns}[ run {run} above {above} runs {runs}]",

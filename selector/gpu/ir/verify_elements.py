@@ -11,7 +11,7 @@ import numpy as np
 
 from selector.gpu.ir.expressions import bare
 from selector.gpu.ir.layouts import BYTE, Layout, places
-from selector.gpu.ir.memory import EngineStore, Point, StorePair, StoreQuad
+from selector.gpu.ir.memory import EngineStore, Point, StoreEight, StorePair, StoreQuad, StoreRun
 from selector.gpu.ir.nodes import Body, For, Kernel, Let, Memory, Node, State, children, expressions
 from selector.gpu.ir.products import Fragment, SetTile
 from selector.gpu.ir.text import line
@@ -75,8 +75,8 @@ class _Scope:
                             yield f"`{name}` has {pieces} tiles of {each} registers"
                     case _:
                         yield f"`{name}` has no tiles"
-            case StorePair() | StoreQuad():
-                yield from self._neighbours(node)
+            case StorePair() | StoreQuad() | StoreEight() | StoreRun():
+                yield from self._several(node)
             case EngineStore(source=view):
                 memory, stored = self.declared.get(view.memory), self.stored.get(view.memory)
                 if isinstance(memory, Memory) and stored:
@@ -85,6 +85,19 @@ class _Scope:
                         yield f"{left} pairs of `{view.memory}` are not written"
             case _:
                 pass
+
+    def _several(self, node: StorePair | StoreQuad | StoreEight | StoreRun) -> Iterator[str]:
+        match node:
+            case StoreEight(to, below):
+                for view in (to, below):
+                    yield from self._neighbours(StorePair(view, ()))
+            case StoreRun(to, _, lanes):
+                if not isinstance(self.declared.get(to.memory), Point):
+                    yield f"`{to.memory}` is no pointer"
+                if lanes not in (4, 32):
+                    yield f"{lanes} lanes have no row of a tile"
+            case _:
+                yield from self._neighbours(node)
 
     def _registers(self, e: Expr) -> Iterator[str]:
         """Of an expression, those that there are not."""

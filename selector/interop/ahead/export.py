@@ -193,6 +193,24 @@ def _arrays(name: str, plan: Plan) -> list[tuple[BufferParam, str]]:
     return list(zip(arguments.inputs_then_outputs(plan), own, strict=True))
 
 
+_GUARDED = """\
+thread_local std::string message;
+
+template <typename Work> int guarded(const Work &work) {
+  try {
+    work();
+    return TENSOR_SELECTOR_OK;
+  } catch (const Failure &failure) {
+    message = failure.text;
+    return failure.code;
+  } catch (const std::exception &error) {  // no memory for a vector
+    message = error.what();
+    return TENSOR_SELECTOR_MEMORY;
+  }
+}"""
+"""What all calls go through: what is thrown is a code and a message."""
+
+
 def _source(name: str, programs: Sequence[Program]) -> str:
     plan = programs[0].plan
     gpu = any(p.cubin is not None for p in programs)
@@ -232,20 +250,7 @@ const Program programs[] = {{
 const Kernel kernel = {{{quoted(name)}, fields, {len(plan.buffers)}, {inputs}, programs, \
 {len(programs)}}};
 {"Launcher launcher(kernel);" if gpu else ""}
-thread_local std::string message;
-
-template <typename Work> int guarded(const Work &work) {{
-  try {{
-    work();
-    return TENSOR_SELECTOR_OK;
-  }} catch (const Failure &failure) {{
-    message = failure.text;
-    return failure.code;
-  }} catch (const std::exception &error) {{  // no memory for a vector
-    message = error.what();
-    return TENSOR_SELECTOR_MEMORY;
-  }}
-}}
+{_GUARDED}
 
 int tensor_selector_call(const DLTensor *const *tensors, const Number *s, void *stream) {{
   return guarded([&] {{

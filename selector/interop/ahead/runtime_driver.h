@@ -120,7 +120,8 @@ class Current {
 bool encode(const Driver &d, const MapShape &m, const int64_t *n, Address address, void *map) {
   std::memset(map, 0, 128);
   uint64_t extents[MAP_AXES] = {}, strides[MAP_AXES] = {};
-  bool possible = d.encode && m.possible && address % 16 == 0, apart = true;
+  bool possible = d.encode && m.possible && address % 16 == 0;
+  bool apart = true, far = true, within = false;  // rows: no two in a box's, in a fetch; in lines
   const int64_t row = int64_t(m.box[0]) * m.element;
   for (int i = 0; i < m.axes; ++i) {
     possible &= 0 < n[i] && n[i] <= int64_t(1) << 32;
@@ -130,10 +131,12 @@ bool encode(const Driver &d, const MapShape &m, const int64_t *n, Address addres
     const int64_t stride = n[m.axes + i] * m.element;
     possible &= 0 < stride && stride < int64_t(1) << 40 && stride % 16 == 0;
     apart &= stride > row;
+    far &= stride > 256;
+    within |= stride % 128 != 0;
     strides[i] = uint64_t(stride);
   }
   if (!possible || (m.stored && n[0] * m.element % 16)) return false;
-  const int promotion = row <= 64 && apart ? 1 : 3;  // 64 or 256 bytes at once
+  const int promotion = row <= 64 && apart ? 1 : within && far ? 2 : 3;  // 64, 128, 256 bytes
   const int status = d.encode(map, m.type, uint32_t(m.axes), address, extents, strides, m.box,
                               m.steps, 0, m.swizzle, promotion, 0);
   if (status) std::memset(map, 0, 128);

@@ -5,7 +5,6 @@ its expressions as functions.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
@@ -273,13 +272,9 @@ def number_type(t: Type) -> str:
 
 
 def _function(result: str, name: str, more: str, body: Iterable[str]) -> str:
-    lines = [*body]
-    used = "".join(lines)
-    more = f", {more}" if more else ""
-    names = ("v", "s", "n") if more else ("v", "s")
-    quiet = [f"  (void){x};" for x in names if not re.search(rf"\b{x}\[", used)]
-    head = f"{result} {name}(const View *v, const Number *s{more}) {{"
-    return "\n".join([head, *quiet, *lines, "}"])
+    given = ("const View *v", "const Number *s", *filter(None, (more,)))
+    head = ", ".join(f"[[maybe_unused]] {parameter}" for parameter in given)
+    return "\n".join([f"{result} {name}({head}) {{", *body, "}"])
 
 
 def _array(kind: str, name: str, rows: Sequence[str]) -> str:

@@ -21,13 +21,22 @@ from collections.abc import Set
 from dataclasses import replace
 
 from selector.ir.nodes import For
-from selector.lowering.scans.build import Ends, Scan
+from selector.lowering.scans.build import Ends, Scan, whole
+from selector.lowering.scans.cascades import cascade, none_left
 from selector.lowering.scans.find import find
 from selector.lowering.scans.readers import taken_reader
 from selector.lowering.scans.starts import taken_starts
 from selector.lowering.scans.walks import dims_of
 
-__all__ = ["Ends", "dims_of", "spread_scans", "taken_reader", "taken_starts"]
+__all__ = [
+    "Ends",
+    "cascade",
+    "dims_of",
+    "none_left",
+    "spread_scans",
+    "taken_reader",
+    "taken_starts",
+]
 
 
 def spread_scans(kernel: For, unread: Set[str]) -> tuple[tuple[For, ...], Ends | None]:
@@ -42,5 +51,5 @@ def spread_scans(kernel: For, unread: Set[str]) -> tuple[tuple[For, ...], Ends |
         found = replace(found, kept=found.store.buffer not in unread)
     scan = Scan(found)
     if scan.alone:
-        return (scan.whole(),), None
+        return (whole([scan]),), None
     return (scan.ends(), scan.rest()), scan.between()

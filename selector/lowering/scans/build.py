@@ -51,26 +51,43 @@ class Ends:
 class Scan:
     """The statements of one."""
 
-    def __init__(self, found: Spread, *, among: bool = True) -> None:
-        """``among``: it may be one of several blocks that run through steps ahead of theirs."""
-        self.found = found
-        inputs = "inputs" if among else "inputs_ahead"
-        parts = ("own_state", "states", "state_before", "powers", inputs)
+    def __init__(
+        self,
+        found: Spread,
+        *,
+        among: bool = True,
+        kept: int = 0,
+        inputs: str = "",
+        following: Expr | None = None,
+        led: bool = False,
+        dealt: bool = False,
+    ) -> None:
+        """``among``: it may be one of several blocks that run through steps ahead of theirs, at
+        least ``kept``. ``inputs``: where it has what its steps read, if not by itself;
+        ``following``: what the next recurrence reads of its outputs, which is left there; ``led``:
+        there is one before it that does so (``cascades``); ``dealt``: for one of these steps are.
+        """
+        self.found, self.following, self.led = found, following, led
+        inputs = inputs or f"{found.store.buffer}.inputs"
+        parts = ("own_state", "states", "state_before", "powers")
         names = (f"{found.store.buffer}.{part}" for part in parts)
-        self.buffers = Buffers(*names, left=f"{found.loops[0].name}.left")
+        place = inputs if among else f"{inputs}_ahead"
+        self.buffers = Buffers(*names, inputs=place, left=f"{found.loops[0].name}.left")
         extent = found.along.extent
         assert isinstance(extent, IntImm)
         self.threads = extent.value
         self.fading = fading(found)
-        kept = self.threads * found.steps if self.fading is None else self.fading.steps
+        own = self.threads * found.steps if self.fading is None else self.fading.steps
         distances = [1 << n for n in range((self.threads - 1).bit_length())]
-        self.distances = [d for d in distances if d * found.steps < kept]
+        self.distances = [d for d in distances if d * found.steps < own]
         self.ahead: Scan | None = None
         if among and self.fading is not None and not found.in_place:
-            before = ahead(found, kept, self.threads)
-            self.ahead = None if before is None else Scan(before, among=False)
+            before = ahead(found, max(own, kept), self.threads)
+            if before is not None:
+                shared = {"among": False, "led": led, "dealt": dealt}
+                self.ahead = Scan(before, inputs=inputs, following=following, **shared)
         self.along = Var(found.along.name)
-        self.steps = Steps(found, self.buffers, self.along, self.threads)
+        self.steps = Steps(found, self.buffers, self.along, self.threads, dealt)
         self.beside, self.count = _flat(found.others)
         turns = prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))
         # the power by which a block carries a state on
@@ -80,16 +97,6 @@ class Scan:
     def alone(self) -> bool:
         """Whether blocks need nothing of each other."""
         return self.found.blocks is None or self.ahead is not None
-
-    def whole(self) -> For:
-        """The only kernel: from where it begins, or from what is left of what lies before."""
-        first = [self._nest(self._start())]
-        if self.ahead is not None:
-            turns = Binary(BinaryOp.MIN, self._block(), IntImm(1))
-            turn = f"{self.buffers.left}.turn"
-            tiles = self.ahead.tiles(stored=False)
-            first.append(For(turn, IntImm(0), turns, ForKind.SERIAL, tiles))
-        return self._kernel([*first, self.tiles(stored=True)])
 
     def ends(self) -> For:
         """The first of two kernels: what each block leaves behind."""
@@ -103,13 +110,11 @@ class Scan:
             for at in [self._before(n)]
         ]
         last = IfThenElse(self._is(self.threads - 1), Block(tuple(tail)))
-        first = self._nest(self._start())
-        return self._kernel([first, self.tiles(stored=False), self._nest(last)])
+        return _kernel([self], [self.begun(), _tiles([self], stored=False), self._nest(last)])
 
     def rest(self) -> For:
         """The second: from what all blocks before leave behind."""
-        first = self._nest(self._start())
-        return self._kernel([first, self._chained(), self.tiles(stored=True)])
+        return _kernel([self], [self.begun(), self._chained(), _tiles([self], stored=True)])
 
     def between(self) -> Ends:
         elements: Expr = IntImm(self.found.order * self.count)
@@ -117,23 +122,41 @@ class Scan:
             elements = mul(elements, x.extent)
         return Ends(self.buffers.left, self.found.type, elements)
 
-    def _kernel(self, stmts: Sequence[Stmt]) -> For:
+    def begun(self) -> Stmt:
+        """The state before the first tile."""
+        return self._nest(self._start())
+
+    def led_there(self, tiles: Stmt) -> Stmt:
+        """The steps ahead of a block, which the first one has not."""
+        turns = Binary(BinaryOp.MIN, self._block(), IntImm(1))
+        return For(f"{self.buffers.left}.turn", IntImm(0), turns, ForKind.SERIAL, tiles)
+
+    @property
+    def computed(self) -> bool:
+        """Whether powers of the transition are, by the kernel."""
+        return not self.found.plain and self.fading is None
+
+    def powers(self) -> list[Stmt]:
+        found = powers(self.found, self.buffers.powers, self._rounds()) if self.computed else None
+        return [] if found is None else [self._nest(found)]
+
+    def with_memory(self, body: Stmt) -> Stmt:
+        """A kernel's body with what a scan keeps in shared memory."""
         p, state = self.found, self.found.order * self.count
-        computed = not p.plain and self.fading is None
-        ahead = [self._nest(powers(p, self.buffers.powers, self._rounds()))] if computed else []
-        body: Stmt = Block((*ahead, *stmts))
         sizes = {self.buffers.state: 2 * state * self.threads, self.buffers.before: state}
-        if computed:
+        if self.computed:
             sizes[self.buffers.powers] = self._rounds() * p.order**2
         for name, elements in sizes.items():
             body = Allocate(name, p.type, (IntImm(elements),), Memory.GPU_SHARED, body)
+        return body
+
+    def with_inputs(self, body: Stmt) -> Stmt:
+        """And what threads have of its inputs, and of those ahead."""
         for scan in (self, self.ahead):
             if scan is not None and scan.steps.row:
-                elements = IntImm(self.threads * scan.steps.count)
-                body = Allocate(scan.buffers.inputs, p.type, (elements,), Memory.REGISTER, body)
-        for x in reversed(p.grid):
-            body = replace(x, body=body)
-        assert isinstance(body, For)
+                elements, memory = scan.steps.kept
+                name, t = scan.buffers.inputs, self.found.type
+                body = Allocate(name, t, (IntImm(elements),), memory, body)
         return body
 
     def _rounds(self) -> int:
@@ -141,19 +164,18 @@ class Scan:
         number = max(1, len(self.distances))
         return number if self.alone else self.of_block + number
 
-    def tiles(self, *, stored: bool) -> Stmt:
-        """What a block does with its part: with ``stored`` outputs, or for the state behind it."""
+    def tile(self, *, stored: bool) -> list[Stmt]:
+        """What a block does with a tile of its part: with ``stored`` outputs, or for the state
+        behind it.
+        """
         tile, half = self._scanned(self._first(), 0)
-        if self.steps.row:
+        if self.steps.row and not self.led:
             tile.insert(0, self._nest(self.steps.brought()))
-        if stored:
+        if stored or self.following is not None:
             tile.append(self._nest(self._second(half)))
-        if stored and self.steps.row:
+        if stored and self.steps.row and self.following is None:
             tile.append(self._nest(self.steps.taken()))
-        around: Stmt = Block((*tile, self._nest(self._last(half, IntImm(self.threads - 1)))))
-        for x in reversed(self.found.outer):
-            around = replace(x, body=around)
-        return around
+        return [*tile, self._nest(self._last(half, IntImm(self.threads - 1)))]
 
     def _scanned(self, first: Stmt, power: int) -> tuple[list[Stmt], int]:
         """States of all threads joined, from those that ``first`` stores, and which half has them;
@@ -316,6 +338,8 @@ class Scan:
         start = IfThenElse(self._is(0), first, rest)
         if not self.steps.row:
             return self._own([start], self.steps.run(self.steps.stored))
+        if self.following is not None:
+            return self._own([start], self.steps.run(lambda _: (), self.following))
         place = self.steps.place()
         return self._own([start], self.steps.run(lambda y: [Store(self.buffers.inputs, place, y)]))
 
@@ -326,6 +350,35 @@ class Scan:
             for n in range(self.found.order)
         ]
         return IfThenElse(self._is(thread), Block(tuple(stores)))
+
+
+def whole(scans: Sequence[Scan]) -> For:
+    """The only kernel of a scan, or of some each of which reads the one before: from where they
+    begin, or from what is left of what lies before.
+    """
+    found, ahead = [s.begun() for s in scans], [s.ahead for s in scans if s.ahead is not None]
+    if ahead:
+        found.append(scans[0].led_there(_tiles(ahead, stored=False)))
+    return _kernel(scans, [*found, _tiles(scans, stored=True)])
+
+
+def _tiles(scans: Sequence[Scan], *, stored: bool) -> Stmt:
+    """What a block does with its part, tile by tile."""
+    around: Stmt = Block(tuple(s for scan in scans for s in scan.tile(stored=stored)))
+    for x in reversed(scans[0].found.outer):
+        around = replace(x, body=around)
+    return around
+
+
+def _kernel(scans: Sequence[Scan], stmts: Sequence[Stmt]) -> For:
+    body: Stmt = Block((*(s for scan in scans for s in scan.powers()), *stmts))
+    for scan in scans:
+        body = scan.with_memory(body)
+    body = scans[0].with_inputs(body)
+    for x in reversed(scans[0].found.grid):
+        body = replace(x, body=body)
+    assert isinstance(body, For)
+    return body
 
 
 def _flat(loops: Sequence[For]) -> tuple[Expr, int]:

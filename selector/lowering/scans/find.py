@@ -27,6 +27,7 @@ from selector.ir.nodes import (
 from selector.ir.recurrences import ORDER, TYPES, is_one, recurrence
 from selector.ir.traverse import conjuncts, expr_children, free_vars, walk_expr, walk_stmt
 from selector.ir.types import Type
+from selector.lowering.predicates import slack
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,17 @@ class Spread:
         """Of a thread between two joins."""
         return prod(x.extent.value for x in self.inner if isinstance(x.extent, IntImm))
 
+    @property
+    def upwards(self) -> bool:
+        """Whether each step lies behind the one before."""
+        return all(factor > 0 for _, factor in self.step)
+
+    def begins_late(self, test: Expr) -> bool:
+        """Whether a test leaves out the first steps, not the last ones."""
+        room = slack(test)
+        loops = [] if room is None else [room.coefficient(Var(x.name)) for x in self.loops]
+        return any((factor.constant or 0) > 0 for factor in loops)
+
     def lag(self, e: Load) -> int | None:
         return lag(Affine.of(self.store.index), e, self.step)
 
@@ -148,10 +160,10 @@ def find(body: Stmt) -> Spread | None:
         asked.append(store.predicate)
     tests = tuple(t for condition in asked for t in conjuncts(condition))
     _check_steps(store, index, step, loops)
-    _check_tests(store, tests, loops)
     if store.value.type not in TYPES:
         return _refuse(store, f"outputs of {store.value.type} are rounded at every step")
     weights, join = _form(store, index, step)
+    _check_tests(store, tests, loops, linear=bool(weights))
     times = frozenset(x.name for x in loops)
     if any(free_vars(w) & times for w in weights):
         return _refuse(store, "what it multiplies outputs by differs from step to step")
@@ -231,23 +243,38 @@ def _check_steps(store: Store, index: Affine, step: Affine, loops: Sequence[For]
         factor *= x.extent.value
 
 
-def _check_tests(store: Store, tests: Sequence[Expr], loops: Sequence[For]) -> None:
-    """No step is left out of which a later one is done."""
+def _check_tests(
+    store: Store, tests: Sequence[Expr], loops: Sequence[For], *, linear: bool
+) -> None:
+    """No step is left out of which a later one is done, but for the first ones of a recurrence that
+    is ``linear``: from there it begins with zero, as what lies outside of an array is read.
+    """
     for test in tests:
-        if not free_vars(test) & {x.name for x in loops}:
-            continue
-        if not isinstance(test, Compare) or test.op not in (CompareOp.LT, CompareOp.LE):
-            _refuse(store, "steps are left out")
-            return
-        late = Affine.of(test.a) - Affine.of(test.b)
-        most = 0
-        for x in reversed(loops):
-            factor = late.coefficient(Var(x.name)).constant
-            if factor is None or factor < most or late.rest(Var(x.name)).mentions(x.name):
+        if free_vars(test) & {x.name for x in loops}:
+            late = _late(test)
+            early = late is not None and linear and _is_late(-late, loops)
+            if late is None or not (early or _is_late(late, loops)):
                 _refuse(store, "steps are left out")
-                return
-            extent = x.extent.value if isinstance(x.extent, IntImm) else 1
-            most += factor * (extent - 1)
+
+
+def _late(test: Expr) -> Affine | None:
+    """What is too large where a test does not hold."""
+    orderings = (CompareOp.LT, CompareOp.LE)
+    if isinstance(test, Compare) and test.op in orderings and test.a.type.is_integer:
+        return Affine.of(test.a) - Affine.of(test.b)
+    return None
+
+
+def _is_late(late: Affine, loops: Sequence[For]) -> bool:
+    """Whether it is larger, if anything, with every step."""
+    most = 0
+    for x in reversed(loops):
+        factor = late.coefficient(Var(x.name)).constant
+        if factor is None or factor < most or late.rest(Var(x.name)).mentions(x.name):
+            return False
+        extent = x.extent.value if isinstance(x.extent, IntImm) else 1
+        most += factor * (extent - 1)
+    return True
 
 
 def _form(store: Store, index: Affine, step: Affine) -> tuple[tuple[Expr, ...], BinaryOp | None]:

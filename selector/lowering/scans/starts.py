@@ -43,7 +43,7 @@ def taken_starts(
     if stored.buffer != again.buffer or stored.buffer not in arrays:
         return None
     found, dims = find(second), arrays[stored.buffer]
-    if found is None:
+    if found is None or not found.upwards:
         return None
     inputs = {x for x in walk_expr(found.store.value) if found.is_before(x)}
     loads = [x for x in walk_expr(stored.value) if isinstance(x, Load)]

@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from selector.ir.affine import settled
+from selector.ir.affine import Affine, settled
 from selector.ir.lanes import in_lanes
 from selector.ir.nodes import (
     Allocate,
+    Binary,
+    BinaryOp,
     Block,
+    Compare,
+    CompareOp,
     Expr,
     For,
     ForKind,
@@ -19,14 +23,26 @@ from selector.ir.nodes import (
     LetStmt,
     Load,
     Memory,
+    Select,
     Stmt,
     Store,
     Var,
 )
-from selector.ir.simplify import add, mul
-from selector.ir.traverse import change_expr, substitute, substitute_stmt
-from selector.lowering.predicates import every
+from selector.ir.simplify import add, div, literal, mod, mul
+from selector.ir.traverse import (
+    change_expr,
+    free_vars,
+    replaced_all,
+    substitute,
+    substitute_stmt,
+)
+from selector.ir.types import Type
+from selector.lowering.predicates import every, slack
 from selector.lowering.scans.find import Spread
+
+VECTOR_BYTES = 16  # that a thread moves at once
+BANKS_BYTES = 128  # of shared memory, read at once
+LARGEST = 64 << 10  # bytes of shared memory that leave room for other blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +61,54 @@ class Buffers:
     left: str
 
 
+def earlier(steps: int, t: Type) -> Expr:
+    """The output so many steps before, in what is made of it."""
+    return Var(f"$earlier.{steps}", t)
+
+
 class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
-    is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next.
+    is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next, by
+    the thread itself where its steps are whole vectors of memory. Elsewhere it is ``dealt``: kept
+    in shared memory, where neighbouring threads bring and take neighbours.
     """
 
-    def __init__(self, found: Spread, buffers: Buffers, along: Var, threads: int) -> None:
+    def __init__(
+        self, found: Spread, buffers: Buffers, along: Var, threads: int, dealt: bool = False
+    ) -> None:
         self.found, self.buffers, self.along, self.threads = found, buffers, along, threads
         self.input = found.input
         self.count = found.steps if len(found.inner) == 1 and self.input is not None else 0
         self.row = self.count > 0 and not found.others
+        self.dealt = self.row and self.count > 1 and (dealt or not self._begins_at_vectors())
+
+    @property
+    def kept(self) -> tuple[int, Memory]:
+        """How many elements the row takes, and where."""
+        elements = self.threads * self.count
+        if self.dealt:
+            return elements + elements // self._banks, Memory.GPU_SHARED
+        return elements, Memory.REGISTER
+
+    @property
+    def _banks(self) -> int:
+        return BANKS_BYTES // self.found.type.bytes
+
+    def _begins_at_vectors(self) -> bool:
+        """Whether the steps of a thread begin at a multiple of vectors, if rows of the array do:
+        elsewhere each of them would be moved alone, as far from its neighbour's as it has steps.
+        """
+        index, per = Affine.of(self.found.store.index), VECTOR_BYTES // self.found.type.bytes
+        upwards = self.found.step.constant == 1
+        return upwards and index.offset % per == 0 and self.count % per == 0
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
 
-    def run(self, more: Callable[[Expr], Sequence[Stmt]]) -> Stmt:
-        """The steps of a thread; ``more`` is done with each output."""
+    def run(self, more: Callable[[Expr], Sequence[Stmt]], following: Expr | None = None) -> Stmt:
+        """The steps of a thread; ``more`` is done with each output; what is made of it and of those
+        before (``following``) takes the place of the step's input.
+        """
         p = self.found
 
         def state(e: Expr) -> Expr | None:
@@ -74,7 +122,13 @@ class Steps:
         output = Var(f"{p.store.buffer}.output", p.type)
         older = reversed(list(pairwise(range(p.order))))
         shifted = [Store(self.buffers.own, IntImm(b), self.number(a)) for a, b in older]
-        body: Stmt = Block((*shifted, Store(self.buffers.own, IntImm(0), output), *more(output)))
+        made: list[Stmt] = []
+        if following is not None:
+            kept = {earlier(n + 1, p.type): self.number(n) for n in range(p.order)}
+            value = replaced_all(following, {earlier(0, p.type): output, **kept})
+            made.append(Store(self.buffers.inputs, self.place(), value))
+        last = Store(self.buffers.own, IntImm(0), output)
+        body: Stmt = Block((*made, *shifted, last, *more(output)))
         s = self._each(LetStmt(output.name, change_expr(p.store.value, state), body))
         if self.row or not self.count:
             return s
@@ -91,19 +145,30 @@ class Steps:
                 s = replace(x, body=_where(p.tests, s))
             return s if p.inner else _where(p.tests, s)
         (x,) = p.inner
+        if self.dealt:  # what lies behind the last step is read by none, and not stored
+            return For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, s)
         return self._unless(For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, s), s)
 
     def _unless(self, whole: Stmt, one: Stmt) -> Stmt:
         """What does all steps, unless some are left out, of which ``one`` does each."""
         (x,), tests = self.found.inner, self.found.tests
         each = For(x.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, _where(tests, one))
-        last = [substitute(t, {x.name: IntImm(self.count - 1)}) for t in tests]
-        return IfThenElse(every(last), whole, each) if last else whole
+        ends = [IntImm(0 if self.found.begins_late(t) else self.count - 1) for t in tests]
+        all_ = [substitute(t, {x.name: end}) for t, end in zip(tests, ends, strict=True)]
+        return IfThenElse(every(all_), whole, each) if all_ else whole
 
     def place(self) -> Expr:
         """Where the input of a step is."""
         step = Var(self.found.inner[0].name)
-        return add(mul(self.along, IntImm(self.count)), step) if self.row else step
+        if not self.row:
+            return step
+        place = add(mul(self.along, IntImm(self.count)), step)
+        if not self.dealt:
+            return place
+        # apart, so that the same step of threads in a row is in different banks
+        whole = self._banks % self.count == 0
+        line = div(self.along, IntImm(self._banks // self.count)) if whole else None
+        return add(place, div(place, IntImm(self._banks)) if line is None else line)
 
     def stored(self, output: Expr) -> list[Stmt]:
         """What is stored of an output, where it is stored by the thread that computes it."""
@@ -120,7 +185,10 @@ class Steps:
     def brought(self) -> Stmt:
         """Inputs of a tile, of which a thread reads those of its steps as a vector."""
         assert self.input is not None
-        return self._whole_or_some(Store(self.buffers.inputs, self.place(), self.input))
+        brought = Store(self.buffers.inputs, self.place(), self.input)
+        if self.dealt:
+            return self._by_neighbours(brought, replace(brought, value=literal(0, self.found.type)))
+        return self._whole_or_some(brought)
 
     def taken(self) -> Stmt:
         """Outputs of a tile, and what is made of them."""
@@ -132,9 +200,63 @@ class Steps:
     def _whole_or_some(self, one: Store) -> Stmt:
         """A statement of each step as that of a vector, unless some steps are left out."""
         (x,) = self.found.inner
+        if self.dealt:
+            return self._by_neighbours(one)
         if self.count == 1:
             return self._unless(substitute_stmt(one, {x.name: IntImm(0)}), one)
         return self._unless(_vector(one, x.name, self.count), one)
+
+    def _by_neighbours(self, one: Store, other: Store | None = None) -> Stmt:
+        """A statement of each step, as threads side by side do it for steps side by side; the
+        ``other`` one behind the last step.
+        """
+        (x,), tests = self.found.inner, self.found.tests
+        turn, done = (Var(f"{self.buffers.inputs}.{name}") for name in ("turn", "done"))
+        place = add(mul(turn, IntImm(self.threads)), self.along)
+        at = {
+            self.along.name: div(place, IntImm(self.count)),
+            x.name: mod(place, IntImm(self.count)),
+        }
+        s, rest = (None if y is None else substitute_stmt(y, at) for y in (one, other))
+        assert s is not None
+        count = self._done()
+        if count is None:
+            each: Stmt = IfThenElse(every([substitute(t, at) for t in tests]), s, rest)
+            return self._turns(turn, each)
+        if not tests:
+            return self._turns(turn, s)
+        each = IfThenElse(Compare(CompareOp.LT, place, done), s, rest)
+        whole = Compare(CompareOp.LE, IntImm(self.threads * self.count), done)
+        both = IfThenElse(whole, self._turns(turn, s), self._turns(turn, each))
+        return LetStmt(done.name, count, both)
+
+    def _turns(self, turn: Var, body: Stmt) -> For:
+        return For(turn.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, body)
+
+    def _done(self) -> Expr | None:
+        """How many steps of a tile are done, at least where that is less than all; None where it is
+        not known ahead.
+        """
+        step, total = Var(self.found.inner[0].name), IntImm(self.threads * self.count)
+        count, asked = total, list[Expr]()
+        for test in self.found.tests:
+            room = slack(test)
+            if not free_vars(test) & {step.name, self.along.name}:
+                asked.append(test)
+                continue
+            factors = (
+                [] if room is None else [room.coefficient(v).constant for v in (step, self.along)]
+            )
+            rest = None if room is None else room.rest(step).rest(self.along)
+            match factors:
+                case [0, int(a)] if a < 0 and rest is not None:
+                    most = mul(add(div(rest.to_expr(), IntImm(-a)), IntImm(1)), IntImm(self.count))
+                case [int(b), int(a)] if b < 0 and a == b * self.count and rest is not None:
+                    most = add(div(rest.to_expr(), IntImm(-b)), IntImm(1))
+                case _:
+                    return None
+            count = Binary(BinaryOp.MIN, count, most)
+        return Select(every(asked), count, IntImm(0)) if asked else count
 
 
 def _vector(s: Store, name: str, lanes: int) -> Store:

@@ -55,6 +55,45 @@ __device__ __forceinline__ void store4_of_two(T* p, int q, U a0, U a1, U b0, U b
       odd ? Quad{{(T)c0, (T)c1, (T)b0, (T)b1}} : Quad{{(T)a0, (T)a1, (T)c0, (T)c1}};
 }
 """,
+    "store8_of_four": """\
+// Lanes 4i ... 4i + 3 hold pairs a, b of two 8-column tiles that lie side by side, and c, d of both
+// in a row below; to, below: where a and c of this lane belong. Each stores eight neighbours.
+template <class T>
+__device__ __forceinline__ void store8_of_four(
+    T* to, T* below, int q, u32 a, u32 b, u32 c, u32 d) {
+  const bool odd = q & 1, high = q & 2;
+  const u32 e = __shfl_xor_sync(0xffffffffu, odd ? a : b, 1);
+  const u32 f = __shfl_xor_sync(0xffffffffu, odd ? c : d, 1);
+  const u32 a0 = odd ? e : a, a1 = odd ? b : e, c0 = odd ? f : c, c1 = odd ? d : f;
+  const u32 x = __shfl_xor_sync(0xffffffffu, high ? a0 : c0, 2);
+  const u32 y = __shfl_xor_sync(0xffffffffu, high ? a1 : c1, 2);
+  T* const p = (high ? below : to) + (odd ? 8 : 0) - q * 2;
+  *(uint4*)p = high ? make_uint4(x, y, c0, c1) : make_uint4(a0, a1, x, y);
+}
+""",
+    "store_run": """\
+// Pairs of 16 bits, of which so many lanes hold one each of pieces that follow each other, from any
+// element on; to: this lane's first. Behind an odd element, a lane stores its second one and the
+// first of the lane behind it at once.
+template <int lanes, class T, class... Pairs>
+__device__ __forceinline__ void store_run(T* to, int lane, Pairs... pairs) {
+  constexpr int count = sizeof...(Pairs);
+  const u32 held[] = {pairs..., 0};
+  const int own = lane % lanes, behind = lane - own + (own + 1) % lanes;
+  const bool odd = ((u64)to & 2) != 0;
+  #pragma unroll
+  for (int i = 0; i < count; ++i) {
+    const u32 next = __shfl_sync(0xffffffffu, own == 0 ? held[i + 1] : held[i], behind);
+    T* const p = to + i * lanes * 2;
+    if (!odd) *(u32*)p = held[i];
+    else {
+      if (i == 0 && own == 0) *(u16*)p = (u16)held[i];
+      if (i == count - 1 && own == lanes - 1) ((u16*)p)[1] = (u16)(held[i] >> 16);
+      else *(u32*)(p + 1) = __funnelshift_r(held[i], next, 16);
+    }
+  }
+}
+""",
     "store2": """\
 // Two adjacent elements with one store; the address is a multiple of their size.
 template <class T, class U> __device__ __forceinline__ void store2(T* p, U a, U b) {

@@ -18,9 +18,11 @@ from selector.gpu.ir.memory import (
     Point,
     Store,
     StoreChunk,
+    StoreEight,
     StorePair,
     StoreQuad,
     StoreRows,
+    StoreRun,
     StoreThere,
     StoreVector,
     StoreWords,
@@ -362,6 +364,38 @@ def store_quad(m: Machine, v: Threads, node: StoreQuad) -> None:
     low = [_picked(odd, x, y) for x, y in zip((first, second), own, strict=True)]
     high = [_picked(odd, y, x) for x, y in zip((first, second), own, strict=True)]
     _store_several(m, v, to, [*low, *high])
+
+
+def store_eight(m: Machine, v: Threads, node: StoreEight) -> None:
+    """Each lane's own pairs: who stores them makes no difference, but that 16 bytes are aligned."""
+    found = [m.both(v, e) for e in node.values]
+    if not m.warps(v):
+        return
+    first = np.int64(2) * (v["lane"] % 4)
+    for view, pairs in ((node.to, found[:2]), (node.below, found[2:])):
+        start = m.pointer(v, view)
+        m.memories.places(v, start + -first, 16)
+        for tile, pair in enumerate(pairs):
+            _store_halves(m, v, start + np.int64(8 * tile), pair)
+
+
+def store_run(m: Machine, v: Threads, node: StoreRun) -> None:
+    """The same of every piece, from any element on."""
+    found = [m.both(v, e) for e in node.values]
+    if not m.warps(v):
+        return
+    start = m.pointer(v, node.to)
+    for i, pair in enumerate(found):
+        _store_halves(m, v, start + np.int64(2 * i * node.lanes), pair)
+
+
+def _store_halves(m: Machine, v: Threads, to: Pointer, pair: Marked) -> None:
+    """Two elements of 16 bits that are packed, one after the other."""
+    value, mask = pair
+    for half in (0, 1):
+        at = Pointer(to.space, KINDS["u16"], to.byte) + np.int64(half)
+        m.memories.places(v, at, 2)
+        m.memories.store(v, at, (value >> np.uint32(16 * half)).astype(np.uint16), mask)
 
 
 Marked = tuple[Any, Any]  # values, and which are made of what nobody wrote

@@ -66,6 +66,8 @@ _STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
     memory.Store: moves.store,
     memory.StorePair: moves.store_pair,
     memory.StoreQuad: moves.store_quad,
+    memory.StoreEight: moves.store_eight,
+    memory.StoreRun: moves.store_run,
     SetTile: moves.set_tile,
     memory.StoreWords: moves.store_words,
     memory.StoreChunk: moves.store_chunk,

@@ -1,0 +1,281 @@
+// Sums of terms that are divided by what does not change along the sum, or multiplied by what is one
+// number for all: their readers do that instead.
+
+#include "inspect.h"
+
+#include <cmath>
+
+namespace bridge {
+
+using namespace Halide::Internal;
+using Halide::Expr;
+
+namespace {
+
+// Writes out what some pure Funcs are where they are read.
+class WrittenOut : public IRMutator {
+    const Functions &funcs;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        const Call *call = e.as<Call>();
+        if (call && call->call_type == Call::Halide) {
+            for (const Function &f : funcs) {
+                if (f.name() == call->name) {
+                    return mutate(substitute_in_all_lets(at(f, f.values()[0], call->args)));
+                }
+            }
+        }
+        return e;
+    }
+
+public:
+    explicit WrittenOut(const Functions &funcs) : funcs(funcs) {
+    }
+
+    // A value of a Func at a place.
+    static Expr at(const Function &f, const Expr &value, const std::vector<Expr> &args) {
+        std::map<std::string, Expr> places;
+        for (size_t d = 0; d < args.size(); d++) {
+            places[f.args()[d]] = args[d];
+        }
+        return substitute(places, value);
+    }
+};
+
+// Takes a division by what is read of a Func out of a product, by its logarithm out of a power's
+// exponent; `places`: where it is read.
+class Undivided : public IRMutator {
+    const std::string total;
+
+    const Call *read(const Expr &e) const {
+        const Call *call = e.as<Call>();
+        return call && call->call_type == Call::Halide && call->name == total ? call : nullptr;
+    }
+
+    const Call *inverse(const Expr &e) const {
+        const Div *div = e.as<Div>();
+        return div && is_const_one(div->a) ? read(div->b) : nullptr;
+    }
+
+    bool take(const Call *call) {
+        if (call) {
+            places.push_back(call->args);
+        }
+        return call != nullptr;
+    }
+
+    using IRMutator::visit;
+    Expr visit(const Div *op) override {
+        return take(read(op->b)) ? op->a : IRMutator::visit(op);
+    }
+
+    Expr visit(const Mul *op) override {
+        if (take(inverse(op->b))) {
+            return op->a;
+        }
+        return take(inverse(op->a)) ? op->b : IRMutator::visit(op);
+    }
+
+    Expr visit(const Call *op) override {
+        bool two = op->name == "pow_f32" && is_two(op->args[0]);
+        if (op->name != "exp_f32" && !two) {
+            return IRMutator::visit(op);
+        }
+        std::vector<Expr> args = op->args;
+        Expr rest = without_log(args.back(), false, two);
+        args.back() = rest.defined() ? rest : make_zero(args.back().type());
+        return Call::make(op->type, op->name, args, op->call_type);
+    }
+
+    static bool is_two(const Expr &e) {
+        return as_const_float(e) == 2.0;
+    }
+
+    // The logarithm, of base 2 in a power of 2.
+    const Call *logarithm(const Expr &e, bool two) const {
+        const Mul *mul = two ? e.as<Mul>() : nullptr;
+        auto factor = mul ? as_const_float(mul->b) : std::nullopt;
+        bool scaled = factor && std::abs(*factor - 1 / std::log(2.0)) < 1e-6;
+        const Call *log = (scaled ? mul->a : e).as<Call>();
+        return log && log->name == "log_f32" && two == scaled ? read(log->args[0]) : nullptr;
+    }
+
+    // A sum without the logarithm, where it is subtracted; undefined if nothing is left.
+    Expr without_log(const Expr &e, bool negative, bool two) {
+        const Add *add = e.as<Add>();
+        const Sub *sub = e.as<Sub>();
+        if (!add && !sub) {
+            return negative && take(logarithm(e, two)) ? Expr() : e;
+        }
+        Expr a = without_log(add ? add->a : sub->a, negative, two);
+        Expr b = without_log(add ? add->b : sub->b, negative != (sub != nullptr), two);
+        if (!a.defined() || !b.defined()) {
+            return a.defined() ? a : add || !b.defined() ? b : make_zero(b.type()) - b;
+        }
+        return add ? a + b : a - b;
+    }
+
+public:
+    std::vector<std::vector<Expr>> places;
+
+    explicit Undivided(const Function &total) : total(total.name()) {
+    }
+};
+
+// Multiplies what is read of a sum.
+class MultiplyReads : public IRMutator {
+    const std::string sum;
+    const Expr factor;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        return op->call_type == Call::Halide && op->name == sum ? e * factor : e;
+    }
+
+public:
+    MultiplyReads(const Function &sum, const Expr &factor) : sum(sum.name()), factor(factor) {
+    }
+};
+
+// Whether a value is one number for all elements: of constants and parameters.
+class Varies : public IRGraphVisitor {
+    using IRGraphVisitor::visit;
+    void visit(const Call *op) override {
+        found = found || op->call_type == Call::Halide || op->call_type == Call::Image;
+        IRGraphVisitor::visit(op);
+    }
+    void visit(const Variable *op) override {
+        found = found || !op->param.defined();
+    }
+
+public:
+    bool found = false;
+
+    static bool in(const Expr &e) {
+        Varies varies;
+        e.accept(&varies);
+        return varies.found;
+    }
+};
+
+// A product without the numbers that it is multiplied by; `factor`: these, undefined without any.
+Expr without_numbers(const Expr &e, Expr &factor) {
+    const Mul *mul = e.as<Mul>();
+    const Div *div = e.as<Div>();
+    if (div && !Varies::in(div->b)) {
+        Expr rest = without_numbers(div->a, factor);
+        factor = (factor.defined() ? factor : make_one(e.type())) / div->b;
+        return rest;
+    }
+    for (bool last : {true, false}) {
+        Expr number = !mul ? Expr() : last ? mul->b : mul->a;
+        if (number.defined() && !Varies::in(number)) {
+            Expr rest = without_numbers(last ? mul->a : mul->b, factor);
+            factor = factor.defined() ? factor * number : number;
+            return rest;
+        }
+    }
+    if (!mul) {
+        return e;
+    }
+    Expr a = without_numbers(mul->a, factor);
+    return a * without_numbers(mul->b, factor);
+}
+
+// Divides what is read of a sum by what a Func is there.
+class DivideReads : public IRMutator {
+    const Function sum, total;
+    const std::vector<Expr> &places;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        Expr e = IRMutator::visit(op);
+        const Call *call = e.as<Call>();
+        if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
+            return e;
+        }
+        std::vector<Expr> args;
+        for (const Expr &place : places) {
+            args.push_back(WrittenOut::at(sum, place, call->args));
+        }
+        return e / Call::make(total, args, 0);
+    }
+
+public:
+    DivideReads(const Function &sum, const Function &total, const std::vector<Expr> &places)
+        : sum(sum), total(total), places(places) {
+    }
+};
+
+// Where a Func is read.
+class Reads : public IRGraphVisitor {
+    const std::string name;
+
+    using IRGraphVisitor::visit;
+    void visit(const Call *op) override {
+        IRGraphVisitor::visit(op);
+        if (op->call_type == Call::Halide && op->name == name) {
+            places.push_back(op->args);
+        }
+    }
+
+public:
+    std::vector<std::vector<Expr>> places;
+
+    explicit Reads(const Function &f) : name(f.name()) {
+    }
+};
+
+}  // namespace
+
+bool divided_last(Function weight, const Function &total, Function sum, Function reader,
+                  const Functions &between) {
+    Expr &value = weight.definition().values()[0];
+    Undivided undivided(total);
+    Expr rest = undivided.mutate(WrittenOut(between).mutate(substitute_in_all_lets(value)));
+    Reads left(total), terms(weight);
+    rest.accept(&left);
+    substitute_in_all_lets(sum.update(0).values()[0]).accept(&terms);
+    if (undivided.places.size() != 1 || !left.places.empty() || terms.places.size() != 1) {
+        return false;
+    }
+    std::vector<Expr> places;
+    for (const Expr &place : undivided.places[0]) {
+        places.push_back(WrittenOut::at(weight, place, terms.places[0]));
+        const Variable *own = places.back().as<Variable>();
+        const std::vector<std::string> &args = sum.args();
+        if (!own || std::find(args.begin(), args.end(), own->name) == args.end()) {
+            return false;
+        }
+    }
+    value = common_subexpression_elimination(rest);
+    DivideReads divide(sum, total, places);
+    reader.mutate(&divide);
+    return true;
+}
+
+bool multiplied_last(Function sum, const Functions &readers) {
+    Expr &value = sum.update(0).values()[0];
+    Expr whole = substitute_in_all_lets(value), factor;
+    const Add *add = whole.as<Add>();
+    if (!add) {
+        return false;
+    }
+    const Call *self = add->a.as<Call>();
+    bool first = self && self->name == sum.name();
+    Expr terms = without_numbers(first ? add->b : add->a, factor);
+    if (!factor.defined()) {
+        return false;
+    }
+    value = first ? add->a + terms : terms + add->b;
+    MultiplyReads multiply(sum, simplify(factor));
+    for (Function reader : readers) {
+        reader.mutate(&multiply);
+    }
+    return true;
+}
+
+}  // namespace bridge

@@ -1,0 +1,164 @@
+"""Sums whose terms have a factor that could as well come last: products with a number, and
+attention whose weights are divided before they are multiplied with values, as probabilities, or by
+the logarithm of their sum.
+
+    p[n, m] = f16(w(scores[n, m], peak[m]) / total[m])
+    mixed[d, m] = sum over n of p[n, m] * value[d, n]
+
+The total is known when the last key is, so in one loop over the keys the sum is divided, not its
+terms (``hb.divided_last``). Terms are rounded to 16 bits then as they are: that they are at most
+one has to be seen, ``w`` a power of what the largest score of the row is subtracted from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from halide_bridge.schedules.recognise.attention import is_peak, weighted
+from halide_bridge.schedules.recognise.products import (
+    added,
+    element,
+    factors,
+    multiplied,
+    starts_at_zero,
+)
+from halide_bridge.schedules.recognise.program import Member, Program, accesses, inlined
+from halide_bridge.schedules.recognise.reading import below
+from halide_bridge.schedules.recognise.rows import associative
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, Select, Var
+from selector.ir.simplify import float_constant
+from selector.ir.traverse import substitute, walk_expr
+
+_Bodies = Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """Funcs: ``between`` are those by which the ``weight`` reads the ``total``."""
+
+    weight: Member
+    total: Member
+    mixed: Member
+    reader: Member
+    between: tuple[Member, ...]
+
+
+def has_numbers(member: Member, program: Program) -> bool:
+    """Whether the terms of a sum from zero on are products of two elements that tensor units
+    multiply, and of numbers; others read the sum.
+    """
+    term = added(member)
+    if term is None or member.fixed or member.name in program.outputs:
+        return False
+    if not starts_at_zero(member.stages[0]) or not member.types[0].is_float:
+        return False
+    parts = [*_factors(term)]
+    elements = [e for e in parts if element(e) is not None]
+    kinds = [multiplied(e, member, program) for e in elements]
+    return len(parts) > len(kinds) == 2 and not any(isinstance(k, str) for k in kinds)
+
+
+def _factors(e: Expr) -> Iterator[Expr]:
+    """Of a product, and a number by which it is divided."""
+    match e:
+        case Binary(BinaryOp.MUL, a, b) | Binary(BinaryOp.DIV, a, (FloatImm() as b)):
+            yield from (*_factors(a), *_factors(b))
+        case _:
+            yield e
+
+
+def divided_of(mixed: Member, program: Program) -> Divided | None:
+    """The weights whose sum a reduction is, if they are divided and at most one without that."""
+    found = weighted(mixed, program)
+    weight = found and program.members[found[0].func]
+    readers = program.readers(mixed)
+    if not weight or not weight.pure or len(readers) != 1 or not readers[0].pure:
+        return None
+    made_of = below(weight, program)
+    totals = [f for f in made_of if is_total(f, program)]
+    peaks = [f for f in made_of if is_peak(f)]
+    if len(totals) != 1 or len(peaks) != 1 or any(f.fixed for f in (mixed, weight, *readers)):
+        return None
+    if not starts_at_zero(mixed.stages[0]) or not _is_at_most_one(
+        weight, peaks[0], totals[0], made_of
+    ):
+        return None
+    between = (f for f in made_of if f.pure and totals[0] in below(f, program))
+    return Divided(weight, totals[0], mixed, readers[0], tuple(between))
+
+
+def is_total(member: Member, program: Program) -> bool:
+    """Whether it is a sum of what goes down from a peak."""
+    sums = not member.pure and associative(member) and added(member) is not None
+    return sums and factors(member) is None and any(is_peak(f) for f in below(member, program))
+
+
+def _is_at_most_one(weight: Member, peak: Member, total: Member, made_of: list[Member]) -> bool:
+    """Whether its powers are of scores less the largest of just these."""
+    bodies = {f.name: (f.args, f.stages[0].values) for f in made_of if f.pure}
+    (key, *_), (update,) = weight.args, peak.stages[1:]
+    (largest,) = update.values
+    assert isinstance(largest, Binary)
+    terms = [e for e in (largest.a, largest.b) if not _reads(e, peak.name)]
+    at = dict(zip((r.name for r in update.reduced), (Var(key),), strict=False))
+    value = _written_out(weight.stages[0].values[0], bodies)
+    rows = next((a.indices for a in accesses(value) if a.func == peak.name), ())
+    at |= dict(zip(peak.args, rows, strict=False))
+    score = substitute(_written_out(terms[0], bodies), at)
+    powers = [e for e in walk_expr(value) if isinstance(e, Call) and e.name in _POWERS]
+    return len(powers) == 1 and _goes_down(powers[0].args[-1], score, (peak.name, total.name))
+
+
+_POWERS = ("exp_f32", "pow_f32")
+
+
+def _written_out(e: Expr, bodies: _Bodies) -> Expr:
+    while (found := inlined(e, bodies)) != e:
+        e = found
+    return e
+
+
+def _reads(e: Expr, name: str) -> bool:
+    return any(a.func == name for a in accesses(e))
+
+
+def _goes_down(e: Expr, score: Expr, rows: tuple[str, str]) -> bool:
+    """Whether an exponent is the ``score`` less the peak, or with the logarithm of the total less
+    than that, times a positive number; ``rows``: the names of both.
+    """
+    match e:
+        case Select(_, value, low) if (float_constant(low) or 0) < 0:
+            return _goes_down(value, score, rows)
+        case Binary(BinaryOp.MUL | BinaryOp.DIV, a, b) if (float_constant(b) or 0) > 0:
+            return _goes_down(a, score, rows)
+        case Binary(BinaryOp.SUB, a, b) if a == score:
+            return _is_of(b, rows)
+        case Binary(BinaryOp.SUB, a, b):
+            return _is_logarithm(b, rows[1]) and _goes_down(a, score, rows)
+        case _:
+            return False
+
+
+def _is_of(e: Expr, rows: tuple[str, str]) -> bool:
+    """Whether a number is the peak, with the logarithm of the total or without."""
+    match e:
+        case Binary(BinaryOp.ADD, a, b):
+            return any(_is_of(x, rows) and _is_logarithm(y, rows[1]) for x, y in ((a, b), (b, a)))
+        case _:
+            return _is_read(e, rows[0])
+
+
+def _is_logarithm(e: Expr, total: str) -> bool:
+    match e:
+        case Binary(BinaryOp.MUL, a, b) if (float_constant(b) or 0) > 0:
+            return _is_logarithm(a, total)
+        case Call(_, "log_f32", (value,)):
+            return _is_read(value, total)
+        case _:
+            return False
+
+
+def _is_read(e: Expr, name: str) -> bool:
+    access = element(e)
+    return access is not None and access.func == name

@@ -1,0 +1,117 @@
+"""Recurrences that follow each other become one kernel: a block takes its part through all of them.
+
+    for all i: u[i] = f(i) + a*u[i - 1]                for all i: u[i] = f(i) + a*u[i - 1]
+    for all i: v[i] = g(u[i], u[i - 1]) + b*v[i - 1]              v[i] = g(u[i], u[i - 1]) + ...
+    for all i: w[i] = h(v[i])                                     w[i] = h(v[i])
+
+What the next one reads of outputs before is what this one keeps of them itself, so a thread has it:
+outputs go from one to the next in registers, and are not stored. Blocks run so many steps ahead of
+their own as all of them need, one after the other, to forget where they began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+
+from selector.ir.nodes import (
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    ForKind,
+    IntImm,
+    Load,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.simplify import mul
+from selector.ir.traverse import replaced_all, substitute, walk_expr
+from selector.lowering.scans.build import Scan, whole
+from selector.lowering.scans.find import Spread, find, nested
+from selector.lowering.scans.memory import fading
+from selector.lowering.scans.steps import earlier
+
+
+def cascade(kernels: Sequence[Stmt]) -> For | None:
+    """The kernel of some recurrences, of which each reads the one before; None where they are to be
+    computed one by one.
+    """
+    parts = [find(s) if isinstance(s, For) else None for s in kernels]
+    found = [p for p in parts if p is not None]
+    if len(found) < len(parts) or len(found) < 2:
+        return None
+    same = [found[0], *(_alike(p, found[0]) for p in found[1:])]
+    spreads = [p for p in same if p is not None]
+    if len(spreads) < len(found) or any(p.then is not None for p in spreads[:-1]):
+        return None
+    links = [_link(a, b) for a, b in pairwise(spreads)]
+    faded = [fading(p) for p in spreads]
+    steps = sum(f.steps for f in faded if f is not None)
+    if None in links or None in faded or any(p.in_place or p.join for p in spreads):
+        return None
+    spreads[-1] = replace(spreads[-1], kept=spreads[-1].then is None)
+    inputs, dealt = f"{spreads[0].store.buffer}.inputs", any(Scan(p).steps.dealt for p in spreads)
+    scans = [
+        Scan(p, kept=steps, inputs=inputs, following=following, led=n > 0, dealt=dealt)
+        for n, (p, following) in enumerate(zip(spreads, (*links, None), strict=True))
+    ]
+    if not all(s.alone and s.steps.row for s in scans):
+        return None
+    return whole(scans)
+
+
+def none_left(kernel: Stmt) -> Expr:
+    """Whether a kernel has no blocks."""
+    loops = (x for x in nested(kernel) if isinstance(x, For) and x.kind is ForKind.GPU_BLOCK)
+    blocks: Expr = reduce(mul, (x.extent for x in loops), IntImm(1))
+    return Compare(CompareOp.EQ, blocks, IntImm(0))
+
+
+def _alike(p: Spread, first: Spread) -> Spread | None:
+    """One with the loops of the first; None where it has others."""
+
+    def shape(s: Spread) -> list[tuple[ForKind, Expr, Expr]]:
+        return [(x.kind, x.min, x.extent) for x in (*s.grid, *s.loops)]
+
+    if shape(p) != shape(first) or p.others or first.others or p.type != first.type:
+        return None
+    own = zip((*p.grid, *p.loops), (*first.grid, *first.loops), strict=True)
+    values: dict[str, Expr] = {a.name: Var(b.name) for a, b in own}
+
+    def renamed(e: Expr) -> Expr:
+        return substitute(e, values)
+
+    def moved(s: Store) -> Store:
+        predicate = None if s.predicate is None else renamed(s.predicate)
+        return replace(s, index=renamed(s.index), value=renamed(s.value), predicate=predicate)
+
+    tests = tuple(map(renamed, p.tests))
+    if tests != first.tests:
+        return None
+    return replace(
+        p,
+        store=moved(p.store),
+        loops=first.loops,
+        threads=first.threads,
+        grid=first.grid,
+        tests=tests,
+        then=None if p.then is None else moved(p.then),
+    )
+
+
+def _link(a: Spread, b: Spread) -> Expr | None:
+    """What the second reads for a step, if that is nothing but outputs of the first that this has
+    then: ``earlier(0)`` of the step, and those before it.
+    """
+    if b.input is None:
+        return None
+    loads = {x for x in walk_expr(b.input) if isinstance(x, Load)}
+    lags = {x: a.lag(x) for x in loads if x.buffer == a.store.buffer}
+    kept: dict[Expr, Expr] = {
+        x: earlier(n, a.type) for x, n in lags.items() if n is not None and n <= a.order
+    }
+    return replaced_all(b.input, kept) if len(kept) == len(loads) else None

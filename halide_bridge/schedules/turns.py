@@ -81,7 +81,7 @@ def turned(
     high = -(-vectors // -(-vectors // (THREADS // wide)))
     vo, vt, vl = script.variables("vo", "vt", "vl")
     copy.split(args[d], vo, vt, high * run).split(vt, vt, vl, run).vectorize(vl)
-    if d:
+    if d and wide == LANES:  # fewer neighbours, such as taps, would leave a tile empty
         _by_tiles(script, source, copy, d, high * run, sizes)
         return copy
     lo, li = script.variables("lo", "li")

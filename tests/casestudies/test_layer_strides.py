@@ -5,7 +5,6 @@ on warps, pixels are dealt out.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +77,8 @@ def test_the_reference_is_every_second_of_all() -> None:
 @MACHINE_CODE
 @pytest.mark.parametrize(("channels", "size"), LAYERS)
 def test_machine_code_of_typical_layers(channels: int, size: int, verified: Verified) -> None:
-    """Every operand and the results by the copy engine, by a map for each pixel between those that
-    a tap reads; no spills."""
+    """Every operand and the results by the copy engine, pixels between those that a tap reads left
+    out; no spills."""
     from selector.runtime.nvrtc import resource_usage, sass
 
     problem = Problem(32, size, size, channels, channels, 2)
@@ -88,8 +87,9 @@ def test_machine_code_of_typical_layers(channels: int, size: int, verified: Veri
     assert tile.label in problem.program
     kernel = hb.compile(CASE.scheduled(problem, "tensor", "sm_90a"), target="sm_90a")
     (launch,) = kernel.plan.launches
-    maps = Counter(a.name for a in launch.arguments if isinstance(a, MapArgument))
-    assert maps == {"I": 4, "K": 1, "output": 1}
+    maps = {a.name: a for a in launch.arguments if isinstance(a, MapArgument)}
+    assert maps.keys() == {"I", "K", "output"}
+    assert max(maps["I"].steps) == 2
     if verified(*nvrtc_inputs(kernel), text_of(kernel)):
         return
     (usage,) = resource_usage(kernel.cubin()).values()

@@ -26,10 +26,9 @@ from selector.emit.context import KernelContext
 from selector.emit.copies import Copy
 from selector.emit.scalar import Storage
 from selector.emit.warpgroups.panels import Panels
-from selector.emit.warpgroups.planes import Walk, beginnings, dealt, walks_of
+from selector.emit.warpgroups.planes import Walk, dealt, walks_of
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.memory import EngineCopy, Map
-from selector.gpu.ir.nodes import If
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
@@ -45,14 +44,11 @@ _RANKS = (2, 3, 4, 5)
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """The tensor map, the first coordinate in each dimension, and the row where it begins; ``when``
-    it is this one of several that begin there, by the element between those that the map has.
-    """
+    """The tensor map, the first coordinate in each dimension, and the row where it begins."""
 
     map: Map
     first: tuple[Expr, ...]
     row: int
-    when: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ class Boxes:
     @property
     def bytes(self) -> int:
         """What arrives in one slot."""
-        rows = len({plane.row for plane in self.planes}) * self.rows * self.inner
+        rows = len(self.planes) * self.rows * self.inner
         return self.panels.count * rows * self.panels.row_bytes
 
     def name_maps(self, context: KernelContext) -> None:
@@ -110,8 +106,7 @@ class Boxes:
             behind = context.number(offset.to_expr()) if offset.terms else None
             target = View(storage.base, storage.start, behind)
             places, name = tuple(map(context.number, at)), map_name(plane.map, context)
-            copy = EngineCopy(target, name, places, barrier, self.box_bytes, blocks)
-            context.writer.add(copy if plane.when is None else If(plane.when, (copy,)))
+            context.writer.add(EngineCopy(target, name, places, barrier, self.box_bytes, blocks))
 
 
 def boxes_of(copy: Copy | None, context: KernelContext, written: Container[str]) -> Boxes | None:
@@ -161,17 +156,12 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     strides = tuple(d.stride for d in dims[1:])
     become = "tf32" if panels.rounds else ""
     taken = Map("", copy.source.buffer, to.type, extents, strides, tuple(box), become)
-    planes = _planes(copy, taken, at, digits, walks.planes, context)
+    planes = _planes(copy, taken, at, digits, walks.planes)
     return None if planes is None else Boxes(copy.to, planes, along, rows, box_rows, inner, panels)
 
 
 def _planes(
-    copy: Copy,
-    whole: Map,
-    at: list[Affine],
-    digits: list[Walk],
-    dealing: tuple[Walk, ...],
-    context: KernelContext,
+    copy: Copy, whole: Map, at: list[Affine], digits: list[Walk], dealing: tuple[Walk, ...]
 ) -> tuple[Plane, ...] | None:
     """A plane for each value of the digits that deal rows out; None if one is none, or has rows
     that do not begin where a panel's swizzle does, or more dimensions than a map.
@@ -180,11 +170,10 @@ def _planes(
     for values in product(*(range(w.count) for w in dealing)):
         chosen = {w.name: v for w, v in zip(dealing, values, strict=True)}
         row = sum(w.step * v for w, v in zip(dealing, values, strict=True))
-        for first, when in beginnings(_first(copy, at, chosen), digits):
-            plane = dealt(whole, first, digits)
-            if plane is None or row % GROUP_ROWS or len(plane[0].box) not in _RANKS:
-                return None
-            found.append(Plane(*plane, row, None if when is None else context.scalar.legal(when)))
+        plane = dealt(whole, _first(copy, at, chosen), digits)
+        if plane is None or row % GROUP_ROWS or len(plane[0].box) not in _RANKS:
+            return None
+        found.append(Plane(*plane, row))
     return tuple(found)
 
 

@@ -7,21 +7,17 @@ ends where the array does, whatever the remainder of its width: nothing behind a
 another, and nothing is asked for twice. Rows stay whole and swizzled; as planes are alike, the last
 ones have a column or so that no window reaches.
 
-Which of the pixels between begins may be another in each turn of a loop, over taps: then there is a
-map for each, and the thread that asks for a box chooses. Where those are too many, or a map has no
-dimensions left to say it, boxes of the whole array skip elements (the driver's element strides),
-for which the engine goes through all of them.
+Which of the pixels between begins may not be known, or be another in each turn of a loop, or a map
+may have no dimensions left to say it: then boxes of the whole array skip elements (the driver's
+element strides).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
 from math import prod
 
 from selector.emit.copies import Copy
-from selector.gpu.ir.expressions import all_of, equal
 from selector.gpu.ir.memory import MOST_APART, MOST_DIMENSIONS, Map
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm
@@ -83,24 +79,6 @@ def walks_of(copy: Copy, at: list[Affine], pitch: int) -> Walks | None:
             return None
         count *= walk.count
     return Walks(tuple(rows), planes)
-
-
-def beginnings(at: list[Affine], rows: list[Walk]) -> Iterator[tuple[list[Affine], Expr | None]]:
-    """Coordinates of which it is known which of the elements between those that rows walk over they
-    begin with, and when it is these.
-    """
-    places = [(w, at[w.dimension]) for w in rows]
-    unknown = [w for w, c in places if (c - c.offset).divided_by(w.every) is None]
-    if not unknown or prod(w.every for w in unknown) > MOST_PLANES:
-        yield at, None
-        return
-    for skipped in product(*(range(w.every) for w in unknown)):
-        first, conditions = [*at], list[Expr]()
-        for w, left in zip(unknown, skipped, strict=True):
-            place, every = at[w.dimension].to_expr(), IntImm(w.every)
-            first[w.dimension] = Affine.of(Binary(BinaryOp.DIV, place, every)) * w.every + left
-            conditions.append(equal(Binary(BinaryOp.MOD, place, every), left))
-        yield first, all_of(conditions)
 
 
 def dealt(whole: Map, at: list[Affine], rows: list[Walk]) -> tuple[Map, tuple[Expr, ...]] | None:

@@ -13,8 +13,8 @@ from casestudies.dct_denoise.reference import reference
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda`` (the direct DCT), ``cuda-fast``
-    (butterflies) or ``plain`` (Halide's default, for the CPU).
+    """The pipeline's output, scheduled as ``tensor`` (by the compiler), ``cuda`` (the direct DCT),
+    ``cuda-fast`` (butterflies) or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.dct_denoise import fast
     from casestudies.dct_denoise import schedule as schedules
@@ -27,7 +27,7 @@ def build(problem: Problem, schedule: str) -> Any:
         return schedules.cuda(pipeline, problem)
     if schedule == "plain":
         return schedules.plain(pipeline)
-    return schedules.tensor(pipeline)
+    return schedules.tensor(pipeline, problem)
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:

@@ -26,11 +26,9 @@ from casestudies.common.runner import run
 from casestudies.common.stock import CPU_TARGET, argument_order, compile_shared
 from casestudies.common.stock_call import StockLibrary
 from casestudies.dct_denoise import CASE, build, butterflies, fast, matrices
-from casestudies.dct_denoise.algorithm import denoise
 from casestudies.dct_denoise.pictures import picture_inputs, random_inputs
-from casestudies.dct_denoise.problem import SMALL, Problem
+from casestudies.dct_denoise.problem import BENCHMARK, SMALL, Problem
 from casestudies.dct_denoise.reference import exact, reference
-from casestudies.dct_denoise.schedule import Tiles, tensor
 from selector.api import Kernel
 from selector.diagnostics import UserError
 
@@ -39,7 +37,7 @@ SAME_ROUNDINGS, OTHER_ROUNDINGS = 4e-4, 5e-3
 
 @cache
 def kernel() -> Kernel:
-    return hb.compile(build(SMALL[0], "tensor"), target="sm_90a")
+    return hb.compile(build(BENCHMARK[0], "tensor"), target="sm_90a")
 
 
 def psnr(picture: np.ndarray, truth: np.ndarray) -> float:
@@ -136,20 +134,6 @@ def test_the_fast_variant(tmp_path: Path) -> None:
     )
 
 
-def test_strips_ahead_wait_for_their_own_copies() -> None:
-    """The block waits in every strip anyway, so that signals would be more to do; and only for the
-    strip's own copies, so that the next strip's stay in flight.
-    """
-    scheduled = tensor(denoise(), Tiles(64, 32, 16, strips=3, ahead=2))
-    source = hb.compile(scheduled, target="sm_90a").source
-    kernel_text = source[source.index("int slot = 0") :]
-    loop = kernel_text[: kernel_text.index("slot = slot ==")]
-    assert loop.count("copy_wait") == 1
-    assert loop.index("copy_wait") < loop.index("copy16(") < loop.index("mma_")
-    assert loop.count("__syncthreads();") == 2
-    assert "barrier_" not in kernel_text
-
-
 def test_a_flat_area_stays_flat() -> None:
     """It has one bin: coring leaves no trace of the tiles."""
     problem = Problem(70, 41, 1, strength=0.1)
@@ -159,7 +143,7 @@ def test_a_flat_area_stays_flat() -> None:
 
 
 def test_what_all_blocks_copy_comes_through_l1() -> None:
-    """The matrices; each block's part of the picture goes past it."""
+    """The matrices, once for each filter; each block's part of the picture goes past it."""
     source = kernel().source
     parts = re.split(r"f16\* const (\w+) = \(f16\*\)\(smem", source)[1:]
     copies = {
@@ -167,6 +151,6 @@ def test_what_all_blocks_copy_comes_through_l1() -> None:
         for name, text in zip(parts[::2], parts[1::2], strict=True)
     }
     matrices_of = {name: found for name, found in copies.items() if name.startswith(("F", "G"))}
-    assert len(matrices_of) == 2
+    assert len(matrices_of) == 4
     assert all(found == {"copy16_cached("} for found in matrices_of.values())
-    assert copies["padded"] == {"copy16("}
+    assert copies["padded_in_rows"] == {"copy16("}

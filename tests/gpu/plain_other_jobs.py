@@ -19,7 +19,8 @@ def closing(photo: Any) -> Any:
 
 def differences(now: Any, before: Any) -> Any:
     off = (now.short() - before.short()).abs()
-    return off.view(H // 8, 8, W // 8, 8).int().sum((1, 3)).to(torch.uint16)
+    high, wide = off.shape
+    return off.view(high // 8, 8, wide // 8, 8).int().sum((1, 3)).to(torch.uint16)
 
 
 def wave(now: Any, before: Any, speed: float) -> Any:

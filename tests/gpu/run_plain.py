@@ -6,8 +6,10 @@
 Each kernel of ``build_plain.py`` is checked against float64 after poison, and then timed in turn
 with torch as it is, with ``torch.compile``, of rows with a Triton kernel, and with a copy of as
 many bytes, all as CUDA graphs over data beyond L2; so is a kernel of the same name in the folder
-``--old``. ``--ahead N``: what ``torch.compile`` makes is compiled by so many processes before. The
-second form prints the results as a table. Needs CuPy, torch and Triton.
+``--old``, and what Halide's Anderson2021 made of it (``build_halide.py``) in the folder
+``--halide``: a run of its own, as an access outside of an array is the end of it. ``--ahead N``:
+what ``torch.compile`` makes is compiled by so many processes before. The second form prints the
+results as a table. Needs CuPy, torch and Triton.
 """
 
 from __future__ import annotations
@@ -136,8 +138,33 @@ def others(job: Job) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def measured(job: Job, kernels: dict[str, Any]) -> dict[str, Any]:
-    """``kernels`` of ours, by name; the first is the one that is judged."""
+def by_halide(
+    job: Job, path: Path, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]
+) -> list[Call] | None:
+    """Calls of what Halide's own autoscheduler made; None where that is wrong or fails."""
+    from halide_peer import HalidePipeline
+
+    pipeline = HalidePipeline(path, job)
+    for (shape, kind), out in zip(job.outputs.values(), outputs[0].values(), strict=True):
+        out.copy_(poisoned(shape, kind))
+    try:
+        pipeline(inputs[0], [*outputs[0].values()])
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        print(f"  Anderson2021: {error}")
+        return None
+    error = error_of(job, [*outputs[0].values()], inputs[0])
+    if not error <= job.error:
+        print(f"  Anderson2021 is wrong: {error}")
+        return None
+    pairs = zip(inputs, outputs, strict=True)
+    return [lambda i=i, out=out: pipeline(i, [*out.values()]) for i, out in pairs]
+
+
+def measured(job: Job, kernels: dict[str, Any], halide: Path | None = None) -> dict[str, Any]:
+    """``kernels`` of ours, by name; the first is the one that is judged. ``halide``: the library
+    of another pipeline for the same.
+    """
     moved = sum(bytes_of(*a) for a in (*job.inputs.values(), *job.outputs.values()))
     sets = max(2, min(MOST_SETS, BEYOND_L2 // moved + 1))
     inputs = [drawn_inputs(job, 31 * k) for k in range(sets)]
@@ -163,6 +190,9 @@ def measured(job: Job, kernels: dict[str, Any]) -> dict[str, Any]:
         for name, kernel in kernels.items()
     }
     calls |= {name: [of_torch(job, v, call) for v in inputs] for name, call in others(job).items()}
+    if halide is not None and halide.exists():
+        found = by_halide(job, halide, inputs, outputs)
+        calls |= {"Anderson2021": found} if found else {}
     calls["copy"] = [lambda a=a, b=b: b.copy_(a) for a, b in halves]
     contenders = {name: found for name, c in calls.items() if (found := captured(c))}
     about = {"job": job.name, "error": max(errors.values()), "bytes": moved}
@@ -217,7 +247,9 @@ def run(options: argparse.Namespace) -> int:
             paths = {"ours": options.folder / f"{job.slug}.kernel"}
             if options.old:
                 paths["old"] = options.old / f"{job.slug}.kernel"
-            row = measured(job, {n: selector.load(p) for n, p in paths.items() if p.exists()})
+            kernels = {n: selector.load(p) for n, p in paths.items() if p.exists()}
+            halide = options.halide and options.halide / f"{job.slug}.so"
+            row = measured(job, kernels, halide)
         except Exception as error:  # one job's fault is not the end of the others
             row = {"job": job.name, "failure": f"{type(error).__name__}: {error}"}
         wrong += not row.get("right", False)
@@ -231,10 +263,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def page(files: list[Path]) -> int:
-    """The rows of some runs on one GPU."""
-    runs = [json.loads(f.read_text()) for f in files]
-    data, rows = runs[0], [row for r in runs for row in r["rows"]]
-    peers = ("torch", "torch.compile", "Triton")
+    """The rows of some runs on one GPU, in the order of the jobs; of one job the last one."""
+    runs, order = [json.loads(f.read_text()) for f in files], [job.name for job in JOBS]
+    found = {row["job"]: row for r in runs for row in r["rows"]}
+    data, rows = runs[0], sorted(found.values(), key=lambda row: order.index(row["job"]))
+    peers = ("torch", "torch.compile", "Triton", "Anderson2021")
     heads = ("pipeline", "ours", *peers, "a copy", "best of others / ours", "copy / ours")
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     ratios = []
@@ -259,6 +292,7 @@ def main() -> int:
     parser.add_argument("--match", default="", help="only jobs whose name holds this (regex)")
     parser.add_argument("--seconds", type=float, default=400.0, help="after which no job begins")
     parser.add_argument("--old", type=Path, help="kernels to be timed beside those")
+    parser.add_argument("--halide", type=Path, help="what build_halide.py compiled")
     parser.add_argument("--ahead", type=int, default=0, help="processes that compile before")
     parser.add_argument("--part", default="", help=argparse.SUPPRESS)
     return run(parser.parse_args())

@@ -56,6 +56,21 @@ def test_the_nearest_of_some_centres(sizes: tuple[int, int, int]) -> None:
     assert kernel.source.count("__global__") == 1
 
 
+def test_a_few_centres_of_a_known_number() -> None:
+    points, centres = hl.ImageParam(F32, 2, "points"), hl.ImageParam(F32, 2, "centres")
+    d, k = hl.RDom([(0, 3)], "d"), hl.RDom([(0, 4)], "k")
+    away, best, label = hl.Func("away"), hl.Func("best"), hl.Func("label")
+    away[j, n] += hl.abs(points[n, d] - centres[j, d])
+    best[n] = hl.argmin(away[k, n])
+    label[n] = best[n][0]
+    assert f"away: {INSIDE}" in hb.autoschedule(label, target="sm_80").report
+    kernel = hb.compile(label, target="sm_80")
+    inputs = arrays(131, 4, 3)
+    wanted = np.abs(inputs["points"][:, None] - inputs["centres"][None]).sum(2).argmin(1)
+    given = {name: np.ascontiguousarray(a.T) for name, a in inputs.items()}
+    assert np.array_equal(check(kernel, **given, sizes=(131,)), wanted)
+
+
 def test_points_that_are_their_own_centres() -> None:
     own = hl.ImageParam(F32, 2, "own")
     d, k = hl.RDom([(0, 4)], "d"), hl.RDom([(0, own.dim(1).extent())], "k")

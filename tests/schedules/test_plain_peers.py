@@ -4,6 +4,8 @@ pipelines' small sizes. There some compute a part of what torch does.
 
 from __future__ import annotations
 
+import ctypes
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,3 +64,17 @@ def test_a_job_names_the_arrays_of_its_pipeline(job: Any) -> None:
 
 def test_jobs_have_names_of_their_own() -> None:
     assert len({job.slug for job in JOBS}) == len(JOBS) >= 40
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_halide_s_own_search_is_carried_as_a_library(tmp_path: Path) -> None:
+    import build_halide
+    from halide_peer import Buffer, HalidePipeline
+
+    build_halide.main([str(tmp_path), "--match", "^brighten, RGB planes$"])
+    (job,) = (j for j in JOBS if j.name == "brighten, RGB planes")
+    found = HalidePipeline(tmp_path / f"{job.slug}.so", job)
+    assert found.names == ["picture", "gain"]
+    assert ctypes.sizeof(Buffer) == 56  # halide_buffer_t on 64 bits
+    for name in ("pipeline", "peer_stream", "halide_cuda_acquire_context"):
+        assert hasattr(found.library, name)

@@ -42,6 +42,7 @@ from selector.lowering.scans.find import Spread
 
 VECTOR_BYTES = 16  # that a thread moves at once
 BANKS_BYTES = 128  # of shared memory, read at once
+LARGEST = 64 << 10  # bytes of shared memory that leave room for other blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from halide_bridge.stock import REGISTER
 WIDE, HIGH = 32, 8  # threads of a block
 ROWS = 4  # rows of results that share weights
 LANES = 8  # neighbours that do, loaded and stored side by side
+ALIGNED = 64  # elements: rows of what may lie as it likes begin at whole lines
 BLOCKS = 4  # of a multiprocessor, at least, before a thread has several results
 
 
@@ -92,6 +93,8 @@ def by_taps(
         stored.split(xi, xi, xl, taps.lanes)
         if taps.short:
             stored.reorder_storage(x, *(a for d, a in enumerate(args) if d != taps.long[0]))
+        if taps.free:
+            stored.align_storage(x, ALIGNED)
     threads, blocks = [xi], [xo]
     if others:
         y, *outer = others

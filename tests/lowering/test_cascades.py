@@ -100,6 +100,14 @@ def test_sections_are_one_kernel(sections: Any, how: dict[str, int]) -> None:
         close(emulation.check(kernel, sizes=shape, X=data), 2 * truth(data, sections))
 
 
+def test_few_threads_run_ahead() -> None:
+    """About 120 steps, until both sections have forgotten, by 16 of 32 threads: each has 8."""
+    _, *kernels = kernel_of(PAIRS).source.split("__global__")
+    (fused,) = (part for part in kernels if "__restrict__ X" in part and "__restrict__ out" in part)
+    assert "item < 16;" in fused
+    assert all("item < 16;" not in part for part in kernels if part is not fused)
+
+
 def test_more_results_than_samples_are_computed_one_by_one() -> None:
     """There, what a section begins with lies behind it, and is made of outputs before."""
     kernel, data = kernel_of(PAIRS), noise(2, 600)

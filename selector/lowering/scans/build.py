@@ -82,7 +82,7 @@ class Scan:
         self.distances = [d for d in distances if d * found.steps < own]
         self.ahead: Scan | None = None
         if among and self.fading is not None and not found.in_place:
-            before = ahead(found, max(own, kept), self.threads)
+            before = ahead(found, max(own, kept), self.threads, few=kept > 0)
             if before is not None:
                 shared = {"among": False, "led": led, "dealt": dealt}
                 self.ahead = Scan(before, inputs=inputs, following=following, **shared)

@@ -57,18 +57,21 @@ def fading(found: Spread) -> Fading | None:
     return None if steps is None else Fading(weights, steps)
 
 
-def ahead(found: Spread, kept: int, threads: int) -> Spread | None:
-    """The steps before a block's of which it has ``kept`` at least, as few for each thread; None
-    where a tile has fewer, or the steps of a thread are no single loop.
+def ahead(found: Spread, kept: int, threads: int, *, few: bool) -> Spread | None:
+    """The steps before a block's of which it has ``kept`` at least: as few for each of its
+    ``threads``, which is soonest done, or as many as in a tile for a ``few`` of them, which is
+    least to do. None where a tile has fewer, or the steps of a thread are no single loop.
     """
     if found.blocks is None or len(found.inner) != 1:
         return None
-    (x,), each = found.inner, max(min(FEW, found.steps), -(-kept // threads))
-    steps = 1 << (each - 1).bit_length()
-    if found.steps % steps or (found.steps // steps).bit_count() != 1:
+    (x,), along, steps = found.inner, found.along, found.steps
+    if few:
+        count = _power_of_two(-(-kept // steps))
+    else:
+        count, steps = threads, _power_of_two(max(min(FEW, steps), -(-kept // threads)))
+    if count > threads or found.steps % steps or (found.steps // steps).bit_count() != 1:
         return None
-    along = found.along
-    place = sub(add(mul(Var(along.name), IntImm(steps)), Var(x.name)), IntImm(threads * steps))
+    place = sub(add(mul(Var(along.name), IntImm(steps)), Var(x.name)), IntImm(count * steps))
     values: dict[str, Expr] = {x.name: place, along.name: IntImm(0)}  # as if one took all steps
     values |= {loop.name: loop.min for loop in found.outer}
     store = Store(
@@ -76,9 +79,15 @@ def ahead(found: Spread, kept: int, threads: int) -> Spread | None:
         settled(substitute(found.store.index, values)),
         settled(substitute(found.store.value, values)),
     )
-    loops = (found.blocks, along, replace(x, extent=IntImm(steps)))
+    own = replace(along, extent=IntImm(count))
+    threads_ = tuple(own if loop is along else loop for loop in found.threads)
     tests = tuple(settled(substitute(t, values)) for t in found.tests)
-    return replace(found, store=store, loops=loops, tests=tests)
+    loops = (found.blocks, own, replace(x, extent=IntImm(steps)))
+    return replace(found, store=store, loops=loops, threads=threads_, tests=tests)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
 
 
 def steps_until(weights: Sequence[float], small: float) -> int | None:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import mul
 from typing import Any
 
 from halide_bridge.schedules.asked import resident_blocks
 from halide_bridge.schedules.kernels import Grid, fused
 from halide_bridge.schedules.recognise.channels import Channels
 from halide_bridge.schedules.recognise.facts import Placement
-from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recorder import Recorded, Script
-from halide_bridge.stock import REGISTER
+from halide_bridge.stock import GPU_SHARED, REGISTER
 from selector.families.channels import Tile, outermost
 
 
@@ -33,7 +33,7 @@ def by_threads(
     member = members[found.func]
     total = script.func(member.label, member.handle)
     own = stored.args()
-    innermost = _spread(script, stored, tile, [own[d] for d in order])
+    innermost, block = _spread(script, stored, tile, [own[d] for d in order])
     args = total.args()
     total.compute_at(stored, innermost).store_in(REGISTER)
     for arg, n in zip(args, tile.each, strict=True):
@@ -48,16 +48,26 @@ def by_threads(
         update.unroll(r)
     at = (stored, innermost) if rolled is None else (total, rolled)
     for name in (found.weights, found.image):
-        _keep(script, members[name], total, at, tile)
+        source = script.func(members[name].label, members[name].handle).stored()
+        kept = source.in_(total)
+        _keep(kept, at, tile)
+        if tile.staged:
+            staged = source.in_(kept)
+            staged.compute_at(stored, block).store_in(GPU_SHARED)
+            if name == found.image:
+                spans = map(mul, tile.threads, tile.each)
+                for arg, n, w in zip(staged.args(), spans, found.windows, strict=True):
+                    staged.bound_extent(arg, w.reach(n))
     if tile.resident > 1:
         resident_blocks(stored, tile.resident)
     each = " x ".join(map(str, tile.each))
     text = f"{prod(tile.threads)} threads, {each} of pixels, and what they read, in registers"
+    text += ", by way of shared memory" if tile.staged else ""
     return Grid(text=text)
 
 
-def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -> Any:
-    """Give each thread its tile; the innermost loop over threads."""
+def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -> tuple[Any, Any]:
+    """Give each thread its tile; the innermost loops over threads and blocks."""
     stored.compute_root()
     parts, threads, blocks = list[Any](), list[Any](), list[Any]()
     for d, arg in enumerate(args):
@@ -83,7 +93,7 @@ def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -
     for part, d in parts:
         stored.vectorize(part) if d == 0 and tile.lanes > 1 else stored.unroll(part)
     stored.gpu_blocks(*grid).gpu_threads(*threads)
-    return threads[0]
+    return threads[0], grid[0]
 
 
 def _written_out(stage: Recorded, args: Sequence[Any], tile: Tile) -> None:
@@ -94,11 +104,8 @@ def _written_out(stage: Recorded, args: Sequence[Any], tile: Tile) -> None:
             stage.unroll(arg)
 
 
-def _keep(
-    script: Script, source: Member, total: Recorded, at: tuple[Recorded, Any], tile: Tile
-) -> None:
+def _keep(kept: Recorded, at: tuple[Recorded, Any], tile: Tile) -> None:
     """Have a thread load what its tile reads of a Func once."""
-    kept = script.func(source.label, source.handle).stored().in_(total)
     kept.compute_at(*at).store_in(REGISTER)
     first, *others = kept.args()
     if tile.lanes > 1:

@@ -25,6 +25,7 @@ from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 from selector.ir.traverse import free_vars
 
+SECTOR = 32  # bytes that caches move at once
 THREADS, LANES = 256, 32  # of a block, and those of them that have pixels side by side
 
 
@@ -80,7 +81,7 @@ def turned(
     high = -(-vectors // -(-vectors // (THREADS // wide)))
     vo, vt, vl = script.variables("vo", "vt", "vl")
     copy.split(args[d], vo, vt, high * run).split(vt, vt, vl, run).vectorize(vl)
-    if d:
+    if d and wide == LANES:  # fewer neighbours, such as taps, would leave a tile empty
         _by_tiles(script, source, copy, d, high * run, sizes)
         return copy
     lo, li = script.variables("lo", "li")
@@ -128,7 +129,7 @@ def side_by_side(
     """
     first, *others = func.args()
     func.compute_root()
-    aligned(func, first, run)
+    aligned(func, first, run * SECTOR // VECTOR)  # of a part of one the cache reads the rest
     vo, vl, xo, xi, yo, yi = script.variables("vo", "vl", "xo", "xi", "yo", "yi")
     func.split(first, vo, vl, run).vectorize(vl).unroll(vo)
     line, rows, outer = (*others[:2], others[2:]) if len(others) > 1 else (*others, None, [])

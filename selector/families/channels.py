@@ -4,7 +4,8 @@ own: depthwise layers, and grouped ones.
 A thread has a tile of results in its registers, some neighbours along each dimension, and keeps
 what these read there as well: pixels and weights come once, by vectors where channels lie side by
 side, and are turned into single floats once. What neighbours among threads both read the first
-cache answers. Blocks share nothing.
+cache answers, or shared memory: where channels are planes, and elements come one by one, a block
+may bring what its threads read there, each element once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, be
 # load, for its address and whether it is inside, more of them in a loop, and beside one store;
 # cycles of a launch, of a block, and of a warp for one of its instructions.
 LOAD, LOOPED, STORE = 9, 4, 14
+# The same of one load from shared memory, and of an element that a block brings there: of five
+# kernels (a third off in four of them).
+SHARED_LOAD, BROUGHT = 1, 25
+ROOM = 96 << 10  # bytes of shared memory for all blocks of a multiprocessor
 LAUNCH, START, WAIT = 3500, 500, 4
+ARRIVING = 1200  # cycles until what a block asks for is there (Machine.latency), and all have met
 L1_BYTES = 128
 
 
@@ -79,8 +85,8 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class Tile:
     """A thread has ``each`` results along each dimension, ``lanes`` of them a vector, a block so
-    many ``threads``; ``rolled``: the taps along the last dimension with windows are a loop.
-    ``resident`` blocks are to find registers.
+    many ``threads``; ``rolled``: the taps along the last dimension with windows are a loop;
+    ``staged``: what threads read is in shared memory. ``resident`` blocks are to find registers.
     """
 
     each: tuple[int, ...]
@@ -88,6 +94,7 @@ class Tile:
     lanes: int
     rolled: bool
     resident: int = 1
+    staged: bool = False
 
 
 def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tile]]:
@@ -113,6 +120,7 @@ class _Part:
     registers: int
     instructions: int
     lines: float
+    staged: bool
 
 
 def _parts(shape: Shape) -> Iterator[_Part]:
@@ -129,15 +137,20 @@ def _parts(shape: Shape) -> Iterator[_Part]:
             pixels, weights, _ = _loads(each, lanes, rolled, shape)
             statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
             written = sums <= WRITTEN_OUT and statements <= STATEMENTS
-            if written and registers <= MOST:
-                yield _Part(each, lanes, rolled, registers, *_work(each, lanes, rolled, shape))
+            if not written or registers > MOST:
+                continue
+            for staged in (False,) if shape.side else (False, True):
+                work = _work(each, lanes, rolled, staged, shape)
+                yield _Part(each, lanes, rolled, registers, *work, staged)
 
 
-def _work(each: tuple[int, ...], lanes: int, rolled: bool, shape: Shape) -> tuple[int, float]:
+def _work(
+    each: tuple[int, ...], lanes: int, rolled: bool, staged: bool, shape: Shape
+) -> tuple[int, float]:
     pixels, weights, times = _loads(each, lanes, rolled, shape)
     loads, sums = (pixels + weights) * times, prod(each)
     converted = lanes * (shape.bytes < 4)
-    beside = LOAD + (LOOPED if rolled else 0)
+    beside = SHARED_LOAD if staged else LOAD + (LOOPED if rolled else 0)
     moved = loads * (converted + beside) + sums // lanes * STORE + sums
     return sums * shape.terms + moved + OTHERS, loads * max(
         1.0, lanes * shape.bytes * WARP / L1_BYTES
@@ -149,12 +162,20 @@ def _blocks(p: _Part, shape: Shape, multiprocessors: int) -> Iterator[tuple[floa
     for threads in _threads(p.each, shape):
         count = prod(threads)
         resident = max(1, min(REGISTERS // (count * -(-p.registers // 8) * 8), 16))
-        spans = (n * each for n, each in zip(threads, p.each, strict=True))
+        spans = [n * each for n, each in zip(threads, p.each, strict=True)]
         blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
         share = -(-blocks // multiprocessors)
-        issue = share * -(-count // WARP) * max(p.instructions / 4, p.lines)
-        waiting = -(-share // resident) * (p.instructions * WAIT + START)
-        tile = Tile(p.each, threads, p.lanes, p.rolled, resident)
+        instructions, start = float(p.instructions), START
+        if p.staged:
+            brought = prod(w.reach(n) for n, w in zip(spans, shape.windows, strict=True))
+            brought += shape.terms * spans[shape.channel]
+            resident = min(resident, ROOM // (brought * shape.bytes))
+            if not resident or spans[shape.channel] % shape.group:
+                continue
+            instructions, start = instructions + BROUGHT * brought / count, START + ARRIVING
+        issue = share * -(-count // WARP) * max(instructions / 4, p.lines)
+        waiting = -(-share // resident) * (instructions * WAIT + start)
+        tile = Tile(p.each, threads, p.lanes, p.rolled, resident, p.staged)
         yield max(issue, waiting) + LAUNCH, tile
 
 

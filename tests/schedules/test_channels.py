@@ -169,3 +169,20 @@ def test_tiles_follow_the_size() -> None:
     assert results[1] < results[0]
     assert [t.lanes for t in best[2:]] == [2, 1]
     assert all(e % t.lanes == 0 for (e, *_), t in zip(sizes, best, strict=True))
+
+
+def test_blocks_bring_what_threads_of_planes_read_again() -> None:
+    """Elements of planes come one by one: many taps, and groups, read each several times. Whole
+    groups, and what there is room for."""
+    machine, rows, window = machine_for(find_target(TARGET)), Windows(), Windows(7)
+    for group, side in ((1, False), (4, False), (4, True)):
+        windows = (window, window, rows, rows) if not side else (rows, window, window, rows)
+        extents = (96, 56, 56, 8) if side else (14, 14, 384, 32)
+        shape = Shape(extents, windows, 0 if side else 2, group, 2, side)
+        found = ranked(shape, machine)
+        assert found[0][1].staged != side
+        for _, tile in found:
+            span = tile.threads[shape.channel] * tile.each[shape.channel]
+            assert not tile.staged or (not side and span % group == 0)
+    few = Shape((56, 56, 96, 32), (Windows(3), Windows(3), rows, rows), 2, 1, 2, False)
+    assert not ranked(few, machine)[0][1].staged

@@ -76,13 +76,13 @@ class Fitted:
     multicast: float = 0.18
     merged: float = 0.68
     shared_twice: float = 1.12
-    again: float = 0.57
+    again: float = 1.8
     copy_kernel: float = 0.78
     turned_copy: float = 1.65
     store: float = 0.36
     sector: float = 1.32
     narrow: float = 0.06
-    scattered: float = 0.225
+    scattered: float = 0.42
     turn: float = 0.64
     step: float = 105.0
     single: float = 0.25

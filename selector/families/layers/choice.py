@@ -204,7 +204,8 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     shared = (rows + t.groups * t.boxes * t.n) * terms * t.bytes / machine.shared
     steps = shape.taps // t.taps * -(-(t.part or shape.channels) // t.k)
     blocks = _blocks(t, shape)
-    step = max(products, shared, _arriving(t, min(blocks, machine.multiprocessors), machine)) + STEP
+    arriving = _arriving(t, shape, min(blocks, machine.multiprocessors), machine)
+    step = max(products, shared, arriving) + STEP
     rounds = -(-blocks // machine.multiprocessors)
     leaving = max(rows * t.n / 8, _lines(t, shape))
     if t.part:
@@ -227,10 +228,16 @@ def _lines(t: Tiling, shape: Shape) -> float:
     return prod(t.block) * t.n / run
 
 
-def _arriving(t: Tiling, busy: int, machine: Machine) -> float:
+def _beside(row: int) -> float:
+    """What short rows take for each of their bytes."""
+    return 1 + SHORT_ROWS * (LINE / min(row, LINE) - 1)
+
+
+def _arriving(t: Tiling, shape: Shape, busy: int, machine: Machine) -> float:
     """Cycles until a run is there, when so many multiprocessors read from the L2 cache."""
     if t.part:
         return t.run_bytes / ALL_READ
-    row = min(t.k * t.bytes, LINE)
-    lines = t.run_bytes * (1 + SHORT_ROWS * (LINE / row - 1))
+    weights = 0 if t.strips else t.weight_bytes
+    lines = (t.run_bytes - weights) * _beside(t.k * t.bytes)
+    lines += weights * _beside((t.n if shape.across else t.k) * t.bytes)
     return lines / min(machine.fill, L2_SHARE * machine.l2 * 1e6 / machine.megahertz / busy)

@@ -9,8 +9,8 @@ writes pipelined loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
 from math import prod
 
 from selector.diagnostics import EmitError
@@ -258,18 +258,10 @@ class KernelEmitter:
             self.nests.write(nest, unit)
             return
         self.before(s, unit)
-        c, w = self.context, self.context.writer
+        w = self.context.writer
         if tensor:
-            every = total == c.block.warps and (self.pipelines.in_consumers or not c.block.producer)
-            with w.block() if every else w.when(less(c.block.number, total)):
-                c.host.units.update(self._decode(loops, c.block.number))
-                inner = self._tensor_unit()
-                reads, writes = self._touched(body, set())
-                own = {x.name for x in walk_stmt(body) if isinstance(x, Allocate)}
-                inner.touch(own & unit.read, own & unit.written)
+            with self.region(loops, body, unit) as inner:
                 self.statements(sequence(body), inner, in_warp=True)
-                inner.finish_copies(w)
-                unit.touch(own & reads, own & writes)
             return
         self.nests.note_threads(s, body, total, unit)
         own = self.kernel.own & (stored_names(body) | loaded_names(body))
@@ -285,6 +277,23 @@ class KernelEmitter:
         with w.loop("item", unit.thread, number(total), step=number(unit.size)):
             self._decode(loops, "item")
             self.threads.statement(body)
+
+    @contextmanager
+    def region(self, loops: list[tuple[str, int]], s: Stmt, unit: Unit) -> Generator[Unit]:
+        """For statements, those of ``s``, that each warp or group does by itself, as loops over
+        threads number it.
+        """
+        c, w, total = self.context, self.context.writer, prod(e for _, e in loops)
+        every = total == c.block.warps and (self.pipelines.in_consumers or not c.block.producer)
+        with w.block() if every else w.when(less(c.block.number, total)):
+            c.host.units.update(self._decode(loops, c.block.number))
+            inner = self._tensor_unit()
+            reads, writes = self._touched(s, set())
+            own = {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
+            inner.touch(own & unit.read, own & unit.written)
+            yield inner
+            inner.finish_copies(w)
+            unit.touch(own & reads, own & writes)
 
     def _decode(self, loops: list[tuple[str, int]], numbered: str) -> dict[str, Var]:
         """Declare the variables of the loops; what stands for each: the digit that it is of the

@@ -32,7 +32,8 @@ from selector.ir.nodes import Expr
 class Pipeline:
     """``stages``, each of ``parts`` that come and go by themselves. What the text calls the arrays
     of barriers (``free`` empty: that a stage is free is known otherwise), the stage at hand (empty:
-    there is one) and how often it came around; ``how`` threads wait.
+    there is one) and how often it came around; ``how`` threads wait. ``part``: which one of the
+    stage is meant, where all come and go together.
     """
 
     context: KernelContext
@@ -43,6 +44,7 @@ class Pipeline:
     free: str = "free_"
     slot: str = "slot"
     phase: str = "round"
+    part: int = 0
 
     @property
     def count(self) -> int:
@@ -56,7 +58,8 @@ class Pipeline:
     def _at(self, barriers: str, slot: Number | None) -> Expr:
         if not self.slot:
             return number(barriers)
-        return barrier(barriers, self.slot if slot is None else slot)
+        at = self.slot if slot is None else slot
+        return barrier(barriers, plus(at, self.part * self.stages) if self.part else at)
 
     def filled(self, slot: Number | None = None) -> Expr:
         """The barrier that says when a stage, the one at hand, is full."""
@@ -131,9 +134,10 @@ class Pipeline:
         self._add(ir.Commit("copies"), ir.Drain("copies", 0), ir.Fence("proxy"))
         self._add(ir.Arrive(self.filled() if full is None else full))
 
-    def wait(self) -> None:
-        """Until the stage at hand is full."""
-        self._add(ir.Await(self.how, self.filled(), number(self.phase)))
+    def wait(self, slot: Number | None = None, phase: Number | None = None) -> None:
+        """Until a stage, the one at hand, is full, for the so manieth time."""
+        times = self.phase if phase is None else phase
+        self._add(ir.Await(self.how, self.filled(slot), number(times)))
 
     def release(self, after: str = "", free: Expr | None = None, block: Expr | None = None) -> None:
         """This thread does not need it any more, or will not ``after`` its products; or another

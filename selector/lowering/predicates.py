@@ -104,8 +104,8 @@ def conjunction(a: Expr, b: Expr) -> Expr:
 
 
 def every(tests: Iterable[Expr]) -> Expr:
-    """The conjunction of one test and more."""
-    return reduce(conjunction, tests)
+    """The conjunction of some tests, which holds without any."""
+    return reduce(conjunction, tests, TRUE)
 
 
 def _least(difference: Affine, digits: Mapping[Var, int]) -> Expr | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from verified import MACHINE_CODE, Verified
@@ -32,8 +33,9 @@ def test_weights_are_the_operand_as_they_lie() -> None:
     places = {int(number): (int(piece), int(low) // 2) for number, piece, low in filled}
     assert sorted(places.values()) == [(piece, half) for piece in range(8) for half in (0, 1)]
     products = re.findall(r"_rt\w*\(mixed, (.*?), d0", text)
-    assert len(products) == 4
-    for step, product in enumerate(products):
+    assert len(products) == 2 * 4  # of the iteration before, and of the last one
+    assert products[:4] == products[4:]
+    for step, product in enumerate(products[:4]):
         registers = [places[int(n)] for n in re.findall(r"weight\[(\d+)\]", product)]
         assert registers == [(2 * step + right, half) for right in (0, 1) for half in (0, 1)]
 
@@ -49,8 +51,10 @@ def test_numbers_of_rows_need_no_memory() -> None:
 
 
 def test_products_with_the_values_run_on_into_the_next_iteration() -> None:
-    """One wait an iteration, after the next scores; the slot before is released then."""
-    text = source(64, SMALL)
+    """One wait an iteration, after the next scores; the slot before is released then. With three
+    groups and more, else the next scores are issued before.
+    """
+    text = source(64, replace(SMALL, units=3))
     loop = text[text.index("barrier_await(full") :]
     body = loop[: loop.index("if (++slot")]
     assert body.count("group_wait<0>();") == 1

@@ -319,6 +319,15 @@ def half_logarithm(p: Parts) -> hl.Func:
     return p.output(p.mixed(func("p", f16(power)))[d, m, h])
 
 
+def logarithm_of_more(p: Parts) -> hl.Func:
+    scaled = p.scaled()
+    top = p.top(scaled)
+    total = p.total(func("weights", hl.exp(scaled[n, m, h] - top[m, h])))
+    whole = func("lse", top[m, h] + hl.log(total[m, h]), m, h)
+    power = hl.exp(scaled[n, m, h] + 5 - whole[m, h]) * hl.f32(math.exp(-5))
+    return p.output(p.mixed(func("p", f16(power)))[d, m, h])
+
+
 APART: dict[str, tuple[Callable[[Parts], hl.Func], str]] = {
     "a largest score of float16": (largest_half, "`top` is kept in float16"),
     "hl.sum": (inline_sums, "the dimensions of `sum` are in another order"),
@@ -326,6 +335,10 @@ APART: dict[str, tuple[Callable[[Parts], hl.Func], str]] = {
     "other weights": (other_weights, "its weights are not hl.exp or hl.pow"),
     "a sum from one on": (started, "`mixed` does not start at 0"),
     "weights of more than one": (powers_of_more, "`p` is divided by `total` and rounded"),
+    "less by a logarithm, of more than one": (
+        logarithm_of_more,
+        "`p` is divided by `total` and rounded",
+    ),
     "halves of a logarithm": (half_logarithm, "`p` is divided by `total` and rounded"),
 }
 

@@ -110,9 +110,12 @@ class FedRing(Ring):
             if self.few and len(self.producers) > ADDRESSES:
                 w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
                 unit = replace(unit, thread=number("rank"))
-            self._produce(self.producers, "slot", unit)
-            self._complete(unit)
+            self._fill_slot(unit)
             self.pipeline.advance()
+
+    def _fill_slot(self, unit: Unit) -> None:
+        self._produce(self.producers, "slot", unit)
+        self._complete(unit)
 
     def _complete(self, unit: Unit) -> None:
         """What threads have copied is there, single floats rounded as the copy engine does it."""

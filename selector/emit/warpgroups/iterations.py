@@ -54,16 +54,21 @@ def trailing_accumulators(consumers: list[Stmt]) -> list[str]:
     waits for products of its own before anybody touches those accumulators.
     """
     stmts = list(in_order(only_region(consumers)[1]))
-    parts = _products(stmts)
-    end = next((i for i, p in enumerate(reversed(parts)) if p is None), len(parts))
-    names = list(dict.fromkeys(p.accumulator for p in parts[len(parts) - end :] if p))
-    head = _after_first(parts)
-    if not end or head > len(parts) - end:
+    parts, (head, tail) = _products(stmts), first_products(stmts)
+    names = list(dict.fromkeys(p.accumulator for p in parts[tail:] if p))
+    if not names or head > tail:
         return []
     early = {x for s in stmts[:head] for x in (stored_names(s) | loaded_names(s))}
     written = {x for s in stmts[:head] for x in stored_names(s)}
-    operands = {o.buffer for p in parts[len(parts) - end :] if p for o in (p.a, p.b)}
+    operands = {o.buffer for p in parts[tail:] if p for o in (p.a, p.b)}
     return [] if early & set(names) or written & operands else names
+
+
+def first_products(stmts: Sequence[Stmt]) -> tuple[int, int]:
+    """Where the first run of products of an iteration ends, and where the last one begins."""
+    parts = _products(stmts)
+    end = next((i for i, p in enumerate(reversed(parts)) if p is None), len(parts))
+    return _after_first(parts), len(parts) - end
 
 
 def _after_first(parts: Sequence[Accumulate | None]) -> int:

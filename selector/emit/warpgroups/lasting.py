@@ -17,10 +17,11 @@ from selector.emit.emitter import Emitter
 from selector.emit.scalar import c_type
 from selector.emit.shared_memory import Staging
 from selector.emit.units import Unit, block_unit, consumer_unit, team_unit
+from selector.emit.warpgroups.ahead_rings import AheadRing
 from selector.emit.warpgroups.boxes import READY
 from selector.emit.warpgroups.clusters import clamped, from_the_end, whole_clusters
 from selector.emit.warpgroups.iterations import read_first
-from selector.emit.warpgroups.rings import FEED_ENDS, GroupRing
+from selector.emit.warpgroups.rings import FEED_ENDS
 from selector.emit.warpgroups.turn_tiles import (
     Repeated,
     TurnTiles,
@@ -114,7 +115,7 @@ class Turns:
             w.add(Let(kind, (names.get(let.name),), (scalar.legal(let.value),)))
 
 
-class LastingRing(GroupRing):
+class LastingRing(AheadRing):
     """The ring of such a kernel."""
 
     lasting = True
@@ -247,6 +248,9 @@ class LastingRing(GroupRing):
 
     def _landed(self) -> None:
         super()._landed()
+        self._tiles_read()
+
+    def _tiles_read(self) -> None:
         if self.tiles and read_first(self.consumers, self.tiles.names):
             self.tiles_read = True
             self.tiles.release(equal(self.variable, minus(self.stop, 1)))

@@ -183,6 +183,9 @@ class GroupRing(FedRing):
         """The first products of an iteration are complete, and all before them."""
         self._release_last()
 
+    def _tiles_read(self) -> None:
+        """Nor do later products of an iteration read tiles of which every turn has its own."""
+
     def _release_when_read(self) -> None:
         """All threads of a group are through before one of them says so for all."""
         if read_by_threads(self.consumers, {a.name for a in self.staged}):

@@ -16,7 +16,7 @@ from selector.emit.copy_forms import write_part
 from selector.emit.nests import Digit
 from selector.emit.pipeline import Pipeline
 from selector.emit.units import Unit
-from selector.emit.warpgroups.rings import GroupRing
+from selector.emit.warpgroups.ahead_rings import AheadRing
 from selector.emit.warpgroups.window_code import Pieces
 from selector.emit.warpgroups.windows import is_window
 from selector.gpu.ir.expressions import (
@@ -44,7 +44,7 @@ ROWS = (4, 2, 1)
 FEEDERS = 4  # warps
 
 
-class WindowRing(GroupRing):
+class WindowRing(AheadRing):
     """A ring of one staged buffer in pieces, if ``plan`` finds any; else an ordinary one."""
 
     pieces: Pieces | None = None

@@ -23,8 +23,9 @@ class Fitted:
     """Clocks unless said otherwise.
 
     ``power``: times a power that a weight takes. ``overlap``: how well two groups overlap products
-    and weights, ``more`` for each one more (exponents of a norm, beyond 1). ``run``: beside them,
-    of each run. ``shallow``: of a thousand clocks of products, where only one run is ahead.
+    and weights, ``more`` for each one more, ``ahead`` where the next scores are taken under the
+    product with values (exponents of a norm, beyond 1). ``run``: beside them, of each run.
+    ``shallow``: of a thousand clocks of products, where only one run of keys and values is ahead.
     ``masked``: runs that a mask adds. ``start``: of a block, ``row``: of the results of a row of
     a thousand channels, ``arrival``: until a thousand bytes of the first run are there.
     ``streaming``: how well memory and all else overlap (exponent). Microseconds: ``launch``;
@@ -34,6 +35,7 @@ class Fitted:
     power: float = 1.2
     overlap: float = 0.69
     more: float = 0.42
+    ahead: float = 0.41
     run: float = 282.0
     shallow: float = 141.0
     masked: float = 0.044
@@ -75,6 +77,7 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     """Of a schedule for warpgroups, of ``space``."""
     products, weights = _products(t, shape, machine), _weights(t, machine, fitted)
     exponent = 1.0 if t.units == 1 else 1 + fitted.overlap + fitted.more * (t.units - 2)
+    exponent += fitted.ahead if t.ahead(shape) else 0.0
     run = (products**exponent + weights**exponent) ** (1 / exponent) + fitted.run
     run += fitted.shallow * products / 1e3 if t.stages == 2 else 0.0
     masked = fitted.masked if shape.causal or shape.keys % t.keys else 0.0

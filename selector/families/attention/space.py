@@ -10,7 +10,7 @@ from selector.machine.record import Machine
 from selector.targets import Target, find_target
 
 UNITS = (1, 2, 3, 4)
-KEYS = (64, 96, 128, 160)
+KEYS = (64, 80, 96, 128, 160)
 STAGES = (2, 3)
 LEAST_RUNS = 2  # of keys, of a part
 # Registers of a thread in each group, of any thread, of one that feeds.
@@ -24,7 +24,7 @@ def usual(shape: Shape) -> Tiling:
     registers, and as many runs of keys as do for matrices in shared memory.
     """
     units = 3 if shape.depth <= 64 else 2
-    keys = 128 if shape.depth <= 128 else 64
+    keys = 128 if shape.depth <= 128 else 64 if shape.matrices else 80
     stages = 3 if shape.depth <= 128 and not shape.matrices else 2
     return _tiling(shape, units, keys, stages, 0)
 

@@ -53,6 +53,13 @@ class Tiling:
         """Of so many keys."""
         return -(-keys // self.part) if self.part else 1
 
+    def ahead(self, shape: Shape) -> bool:
+        """Whether the next scores are taken under the product with values: of three groups and more
+        one multiplies anyway, and what else comes with keys is needed for the weights.
+        """
+        wide = padded(shape.depth) >= self.keys and self.stages > 1
+        return self.groups and self.units == 2 and wide and not shape.matrices
+
     @property
     def block(self) -> int:
         """Queries of a block."""

@@ -122,6 +122,20 @@ def supervise(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
+def what_is_said(lines: list[str]) -> list[str]:
+    """Lines of a tool, and those of kernels that are wrong or that the tool said something of."""
+    said: list[str] = []
+    since = 0  # how many of them were there when a kernel began
+    for line in lines:
+        if line.startswith("=====") and "Host Frame" not in line:
+            said.append(line)
+        elif '"begun"' in line:
+            since = len(said)
+        elif '"wrong"' in line and (len(said) > since or not line.endswith('"wrong": ""}')):
+            said.append(line)
+    return said
+
+
 def sanitize(options: argparse.Namespace) -> dict[str, str]:
     """``clean``, or the first and last lines of what each tool says."""
     if shutil.which("compute-sanitizer") is None:
@@ -136,8 +150,7 @@ def sanitize(options: argparse.Namespace) -> dict[str, str]:
         command += ["--seen"] if tool == "initcheck" else []
         begin = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        lines = [x for x in done.stdout.splitlines() if x.startswith("=====") or '"wrong": "' in x]
-        lines = [x for x in lines if "Host Frame" not in x and not x.endswith('"wrong": ""}')]
+        lines = what_is_said(done.stdout.splitlines())
         clean = done.returncode == 0
         count = done.stdout.count('"wrong": ""')
         said = [*lines[:20], "...", *lines[-20:], done.stderr[-500:]]

@@ -46,7 +46,7 @@ NAMES = [
 SPILLED = {"downsample-k16"}
 BROUGHT = (
     "gemm-f16-f32",
-    "gemm-s8-s32-nt-64x64x128-g1x1-s6",
+    "gemm-s8-s32-nt",
     "attention-d64",
     "conv_layer-c64-64-f64-i1-r1",
 )

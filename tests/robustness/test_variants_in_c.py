@@ -33,6 +33,8 @@ SAMPLES = {
     **dict.fromkeys(list(texts.corpus("amx"))[::7], texts),
     **dict.fromkeys(list(pipelines.corpus("amx"))[1::7], pipelines),
 }
+MORE = "subscript twice less itself"  # Halide takes more to be read than is, and a call wants that
+SAMPLES = {name: corpus for name, corpus in SAMPLES.items() if not name.endswith(MORE)}
 TOLERANCE = 2e-6  # of sums taken in another order
 
 

@@ -207,6 +207,8 @@ def half_of(pair: Expr, which: int) -> Expr:
 
 def packed(*values: Expr) -> Expr:
     """Values of 8 or 16 bits, or one of 32, as one register."""
+    if len(values) == 2 and not values[0].type.is_float:
+        return Call(UINT32, "pack_shorts", values)
     return Call(UINT32, f"pack{32 // len(values)}", values)
 
 

@@ -88,6 +88,9 @@ __device__ __forceinline__ u32 round_pair_bf16(float a, float b) {
 __device__ __forceinline__ u32 pack16(f16 a, f16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
 __device__ __forceinline__ u32 pack16(bf16 a, bf16 b) { return (u32)a.bits | ((u32)b.bits << 16); }
 """,
+    "pack_shorts": """\
+__device__ __forceinline__ u32 pack_shorts(u16 a, u16 b) { return (u32)a | ((u32)b << 16); }
+""",
     "pack32": """\
 __device__ __forceinline__ u32 pack32(float a) { return __float_as_uint(a); }
 """,

@@ -232,6 +232,7 @@ FUNCTIONS: dict[str, Function] = {
     "round_pair": round_pair,
     "round_pair_bf16": _round_pair_bf16,
     "pack16": pack16,
+    "pack_shorts": pack16,
     "pack32": pack32,
     "pack8": pack8,
     "to_tf32": _to_tf32,

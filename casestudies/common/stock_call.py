@@ -18,14 +18,14 @@ from casestudies.common.case import Arrays, Problem
 
 Call = Callable[[], None]
 _LIMIT = "HL_CUDA_JIT_MAX_REGISTERS"
-_DEVICE_DIRTY = 1 << 1
+DEVICE_DIRTY = 1 << 1
 # halide_type_code_t and bits of an element.
 _TYPES = {
     "f16": (2, 16), "bf16": (4, 16), "f32": (2, 32), "s8": (0, 8), "u8": (1, 8), "s32": (0, 32),
 }  # fmt: skip
 
 
-class _Dimension(ctypes.Structure):
+class Dimension(ctypes.Structure):
     _fields_ = (
         ("min", ctypes.c_int32),
         ("extent", ctypes.c_int32),
@@ -34,19 +34,21 @@ class _Dimension(ctypes.Structure):
     )
 
 
-class _Type(ctypes.Structure):
+class ElementType(ctypes.Structure):
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
 
-class _Buffer(ctypes.Structure):
+class Buffer(ctypes.Structure):
+    """``halide_buffer_t``."""
+
     _fields_ = (
         ("device", ctypes.c_uint64),
         ("device_interface", ctypes.c_void_p),
         ("host", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("type", _Type),
+        ("type", ElementType),
         ("dimensions", ctypes.c_int32),
-        ("dim", ctypes.POINTER(_Dimension)),
+        ("dim", ctypes.POINTER(Dimension)),
         ("padding", ctypes.c_void_p),
     )
 
@@ -61,17 +63,17 @@ _STREAM = ctypes.CFUNCTYPE(
 _ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 
 
-def _describe(array: Any, element: str) -> _Buffer:
+def _describe(array: Any, element: str) -> Buffer:
     """A buffer with the extents and strides of an array, without its address."""
     size = array.dtype.itemsize
-    dims = (_Dimension * array.ndim)(
+    dims = (Dimension * array.ndim)(
         *(
-            _Dimension(0, extent, stride // size, 0)
+            Dimension(0, extent, stride // size, 0)
             for extent, stride in zip(reversed(array.shape), reversed(array.strides), strict=True)
         )
     )
     code, bits = _TYPES[element]
-    return _Buffer(type=_Type(code, bits, 1), dimensions=array.ndim, dim=dims)
+    return Buffer(type=ElementType(code, bits, 1), dimensions=array.ndim, dim=dims)
 
 
 class StockLibrary:
@@ -131,7 +133,7 @@ class StockLibrary:
             else:
                 wrap = self._library.halide_cuda_wrap_device_ptr
                 self._check(wrap(None, ctypes.byref(buffer), ctypes.c_uint64(array.data.ptr)))
-                buffer.flags = _DEVICE_DIRTY
+                buffer.flags = DEVICE_DIRTY
         references = [ctypes.byref(buffer) for buffer in buffers]
         entry = self._library.stock_pipeline
 

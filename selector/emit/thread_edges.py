@@ -17,12 +17,16 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from selector.emit.context import KernelContext
-from selector.emit.scalar import c_type
 from selector.emit.thread_lanes import LANE, in_order
-from selector.emit.thread_vector_code import condition_of, emit_vectors, pieces
+from selector.emit.thread_vector_code import (
+    condition_of,
+    declare,
+    emit_vectors,
+    load_vector,
+    pieces,
+)
 from selector.emit.thread_vectors import Needs, Unknown, Vectors, Window, Windows
-from selector.gpu.ir.expressions import behind, element, number, plus, pointer
-from selector.gpu.ir.memory import Array, LoadVector
+from selector.gpu.ir.expressions import element, number, plus, pointer
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Load, Select
 from selector.ir.simplify import add
 from selector.ir.traverse import free_vars, substitute, walk_expr
@@ -57,16 +61,13 @@ def emit_beside(v: Vectors, context: KernelContext) -> None:
     """Write such a statement for where its own elements are inside."""
     w = context.writer
     for window in v.windows:
-        alignment = _array(window, context)
+        declare(window, context)
         with w.when(context.aligned_flag(window.buffer, window.per)):
             for k, n in pieces(window):
                 if n == 1:
                     _load(window, k, k + 1, v.needs.lanes, context)
-                    continue
-                at = context.scalar.number((window.start + k).to_expr())
-                source = behind(pointer(window.storage.base), window.storage.start, at)
-                to = number(k - window.first)
-                w.add(LoadVector(pointer(window.name), to, source, alignment))
+                else:
+                    load_vector(window, k, context)
         with w.otherwise():
             _load(window, window.low, window.high, v.needs.lanes, context)
     emit_vectors(replace(v, windows=()), context)
@@ -90,7 +91,7 @@ def emit_at_edges(v: Vectors, context: KernelContext) -> Expr | None:
     whole = condition_of(v.stored, (), context)
     with nullcontext() if whole is None else context.writer.when(whole):
         for window in v.windows:
-            _array(window, context)
+            declare(window, context)
             _load(window, window.low, window.high, v.needs.lanes, context)
         emit_vectors(replace(v, windows=()), context)
     return whole
@@ -135,13 +136,6 @@ def _written_out(window: Window) -> int:
 def _is_clamped(index: Expr) -> bool:
     clamps = (e for e in walk_expr(index) if isinstance(e, Binary) and e.op in ENDS)
     return any(LANE.name in free_vars(e) for e in clamps)
-
-
-def _array(window: Window, context: KernelContext) -> int:
-    """The thread's array of a window; how many bytes a vector of it has."""
-    size, alignment = window.high - window.first, window.per * window.storage.type.bytes
-    context.writer.add(Array(window.name, c_type(window.storage.type), size, alignment))
-    return alignment
 
 
 def _load(window: Window, low: int, high: int, lanes: int, context: KernelContext) -> None:

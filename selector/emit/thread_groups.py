@@ -33,15 +33,7 @@ from selector.emit.thread_vectors import (
     vectors_of,
     widest,
 )
-from selector.gpu.ir.expressions import (
-    all_of,
-    equal,
-    less,
-    number,
-    plus,
-    remainder,
-    times,
-)
+from selector.gpu.ir.expressions import all_of, equal, less, number, plus, remainder, times
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, Stmt, Store

@@ -21,7 +21,6 @@ from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
 from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import (
-    Block,
     Compare,
     Expr,
     For,
@@ -37,6 +36,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import conjuncts, free_vars
 from selector.ir.types import INT32
+from selector.lowering.normalize import sequence
 from selector.lowering.predicates import is_predicated, slack
 from selector.lowering.structure import loaded_names
 
@@ -134,9 +134,10 @@ def _stores(s: Stmt) -> tuple[list[Expr], tuple[Store, ...]] | None:
                 s = other
             case _:
                 return None
-    stores = tuple(x for x in (s.stmts if isinstance(s, Block) else (s,)) if isinstance(x, Store))
+    parts = sequence(s)
+    stores = tuple(x for x in parts if isinstance(x, Store))
     names = {x.buffer for x in stores}
-    if len(names) < len(s.stmts if isinstance(s, Block) else (s,)):
+    if len(names) < len(parts):
         return None
     loaded = frozenset[str]().union(*(loaded_names(x) - {x.buffer} for x in stores))
     return None if names & loaded else (conditions, stores)

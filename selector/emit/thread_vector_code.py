@@ -156,24 +156,35 @@ def _load(window: Window, context: KernelContext, aligned: bool = False) -> None
     if window.anywhere:
         _load_anywhere(window, context, aligned)
         return
-    size = window.high - window.first
-    alignment = per * storage.type.bytes
-    w.add(Array(window.name, c_type(storage.type), size, alignment))
+    declare(window, context)
     found = tuple(pieces(window))
     if len(found) == window.high - window.low:
         _load_elements(window, context)
         return
     with w.when(context.aligned_flag(window.buffer, per)):
         for k, n in found:
-            at = (window.start + k).to_expr()
             if n == 1:
                 to = element(storage.type, pointer(window.name), k - window.first)
-                w.store(to, context.scalar.access(storage, at))
+                w.store(to, context.scalar.access(storage, (window.start + k).to_expr()))
             else:
-                start = behind(pointer(storage.base), storage.start, context.scalar.number(at))
-                w.add(LoadVector(pointer(window.name), number(k - window.first), start, alignment))
+                load_vector(window, k, context)
     with w.otherwise():
         _load_elements(window, context)
+
+
+def declare(window: Window, context: KernelContext) -> None:
+    """The thread's array of a window."""
+    size, alignment = window.high - window.first, window.per * window.storage.type.bytes
+    context.writer.add(Array(window.name, c_type(window.storage.type), size, alignment))
+
+
+def load_vector(window: Window, k: int, context: KernelContext) -> None:
+    """The vector that begins at an element of a window."""
+    storage, to = window.storage, number(k - window.first)
+    at = context.scalar.number((window.start + k).to_expr())
+    source = behind(pointer(storage.base), storage.start, at)
+    alignment = window.per * storage.type.bytes
+    context.writer.add(LoadVector(pointer(window.name), to, source, alignment))
 
 
 def _load_anywhere(window: Window, context: KernelContext, aligned: bool) -> None:

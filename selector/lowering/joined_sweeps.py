@@ -30,6 +30,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import free_vars, substitute_stmt, walk_stmt
+from selector.lowering.normalize import sequence
 from selector.lowering.structure import loaded_names, stored_names
 
 
@@ -118,8 +119,7 @@ def _sweep(s: For) -> _Sweep | None:
     while isinstance(body, Allocate) and body.memory is Memory.GPU_SHARED and body.stages == 1:
         shared.append(body)
         body = body.body
-    parts = body.stmts if isinstance(body, Block) else (body,)
-    steps = [_step(x) for x in parts]
+    steps = [_step(x) for x in sequence(body)]
     found = tuple(x for x in steps if x is not None)
     own = {b.name for b in blocks}
     sizes = (e for x in shared for e in x.extents)

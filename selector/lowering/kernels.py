@@ -44,7 +44,7 @@ from selector.lowering.joined_rows import joined_rows
 from selector.lowering.joined_sweeps import join_sweeps
 from selector.lowering.kept_rows import kept_rows
 from selector.lowering.near_sums import near_sums
-from selector.lowering.normalize import normalize
+from selector.lowering.normalize import normalize, sequence
 from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
@@ -232,8 +232,8 @@ def _cascade(stmts: Sequence[Stmt], around: _Around) -> tuple[Expr, list[For]] |
         inner = rest[2]
         between |= stored_names(rest[1])
         arrays = {**arrays, inner.name: dims_of(inner.extents)}
-        body = inner.body.stmts if isinstance(inner.body, Block) else (inner.body,)
-        rest = [s for s, _ in _joined_scans(body, replace(around, arrays=arrays))]
+        parts = _joined_scans(sequence(inner.body), replace(around, arrays=arrays))
+        rest = [s for s, _ in parts]
     if len(rest) != 3 or not scans:
         return None
     before.append(rest[0])

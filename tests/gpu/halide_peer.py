@@ -11,32 +11,12 @@ from typing import Any
 import torch
 from plain_jobs import Job
 
-ON_DEVICE = 2  # of halide_buffer_t's flags: the device has the newest elements
-CODES = {torch.float16: (2, 16), torch.float32: (2, 32), torch.uint8: (1, 8)}
-CODES |= {torch.uint16: (1, 16), torch.int32: (0, 32), torch.int8: (0, 8)}
+from casestudies.common.stock_call import DEVICE_DIRTY, Buffer, Dimension, ElementType
 
-
-class _Type(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
-
-
-class _Dimension(ctypes.Structure):
-    _fields_ = tuple((n, ctypes.c_int32) for n in ("min", "extent", "stride", "flags"))
-
-
-class Buffer(ctypes.Structure):
-    """``halide_buffer_t``."""
-
-    _fields_ = (
-        ("device", ctypes.c_uint64),
-        ("interface", ctypes.c_void_p),
-        ("host", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("type", _Type),
-        ("dimensions", ctypes.c_int32),
-        ("dim", ctypes.POINTER(_Dimension)),
-        ("padding", ctypes.c_void_p),
-    )
+CODES = {
+    torch.float16: (2, 16), torch.float32: (2, 32), torch.uint8: (1, 8), torch.uint16: (1, 16),
+    torch.int32: (0, 32), torch.int8: (0, 8),
+}  # fmt: skip
 
 
 class HalidePipeline:
@@ -64,10 +44,10 @@ class HalidePipeline:
         known = self.kept.get(tensor.data_ptr())
         if known is None:
             axes = zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True)
-            dims = (_Dimension * tensor.dim())(*(_Dimension(0, n, s, 0) for n, s in axes))
+            dims = (Dimension * tensor.dim())(*(Dimension(0, n, s, 0) for n, s in axes))
             code, bits = CODES[tensor.dtype]
-            buffer = Buffer(tensor.data_ptr(), self.interface, None, ON_DEVICE,
-                             _Type(code, bits, 1), tensor.dim(), dims, None)  # fmt: skip
+            buffer = Buffer(tensor.data_ptr(), self.interface, None, DEVICE_DIRTY,
+                             ElementType(code, bits, 1), tensor.dim(), dims, None)  # fmt: skip
             known = self.kept[tensor.data_ptr()] = (buffer, dims)
-        known[0].flags = ON_DEVICE
+        known[0].flags = DEVICE_DIRTY
         return ctypes.byref(known[0])

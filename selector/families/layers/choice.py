@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from math import inf, prod
 
 from selector.families.contraction.cost import adding
 from selector.families.contraction.tiling import LINE
 from selector.families.layers.tiling import ROWS, Shape, Tiling
+from selector.machine.choice import machine_named
 from selector.machine.record import Machine
 from selector.targets import LARGEST_BOX, find_target
 
@@ -77,6 +79,13 @@ def microseconds(shape: Shape, machine: Machine) -> float:
     """What a layer takes whose rows of channels the copy engine brings; infinite where it has no
     schedule.
     """
+    return _microseconds(shape, machine.name)
+
+
+@lru_cache(maxsize=1024)
+def _microseconds(shape: Shape, name: str) -> float:
+    machine = machine_named(name)
+    assert machine is not None
     cycles = (_cycles(t, shape, machine) for t in _space(shape, machine))
     return min(cycles, default=inf) / machine.megahertz
 

@@ -84,8 +84,9 @@ class Scan:
         if among and self.fading is not None and not found.in_place:
             before = ahead(found, max(own, kept), self.threads, few=kept > 0)
             if before is not None:
-                shared = {"among": False, "led": led, "dealt": dealt}
-                self.ahead = Scan(before, inputs=inputs, following=following, **shared)
+                self.ahead = Scan(
+                    before, among=False, inputs=inputs, following=following, led=led, dealt=dealt
+                )
         self.along = Var(found.along.name)
         self.steps = Steps(found, self.buffers, self.along, self.threads, dealt)
         self.beside, self.count = _flat(found.others)

@@ -33,7 +33,7 @@ from selector.ir.traverse import replaced_all, substitute, walk_expr
 from selector.lowering.scans.build import Scan, whole
 from selector.lowering.scans.find import Spread, find, nested
 from selector.lowering.scans.memory import fading
-from selector.lowering.scans.steps import earlier
+from selector.lowering.scans.steps import begins_at_vectors, earlier
 
 
 def cascade(kernels: Sequence[Stmt]) -> For | None:
@@ -54,7 +54,8 @@ def cascade(kernels: Sequence[Stmt]) -> For | None:
     if None in links or None in faded or any(p.in_place or p.join for p in spreads):
         return None
     spreads[-1] = replace(spreads[-1], kept=spreads[-1].then is None)
-    inputs, dealt = f"{spreads[0].store.buffer}.inputs", any(Scan(p).steps.dealt for p in spreads)
+    inputs = f"{spreads[0].store.buffer}.inputs"
+    dealt = not all(map(begins_at_vectors, spreads))
     scans = [
         Scan(p, kept=steps, inputs=inputs, following=following, led=n > 0, dealt=dealt)
         for n, (p, following) in enumerate(zip(spreads, (*links, None), strict=True))

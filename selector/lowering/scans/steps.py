@@ -66,6 +66,14 @@ def earlier(steps: int, t: Type) -> Expr:
     return Var(f"$earlier.{steps}", t)
 
 
+def begins_at_vectors(found: Spread) -> bool:
+    """Whether the steps of a thread begin at a multiple of vectors, if rows of the array do:
+    elsewhere each of them would be moved alone, as far from its neighbour's as it has steps.
+    """
+    index, per = Affine.of(found.store.index), VECTOR_BYTES // found.type.bytes
+    return found.step.constant == 1 and index.offset % per == 0 and found.steps % per == 0
+
+
 class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
     is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next, by
@@ -80,7 +88,7 @@ class Steps:
         self.input = found.input
         self.count = found.steps if len(found.inner) == 1 and self.input is not None else 0
         self.row = self.count > 0 and not found.others
-        self.dealt = self.row and self.count > 1 and (dealt or not self._begins_at_vectors())
+        self.dealt = self.row and self.count > 1 and (dealt or not begins_at_vectors(found))
 
     @property
     def kept(self) -> tuple[int, Memory]:
@@ -93,14 +101,6 @@ class Steps:
     @property
     def _banks(self) -> int:
         return BANKS_BYTES // self.found.type.bytes
-
-    def _begins_at_vectors(self) -> bool:
-        """Whether the steps of a thread begin at a multiple of vectors, if rows of the array do:
-        elsewhere each of them would be moved alone, as far from its neighbour's as it has steps.
-        """
-        index, per = Affine.of(self.found.store.index), VECTOR_BYTES // self.found.type.bytes
-        upwards = self.found.step.constant == 1
-        return upwards and index.offset % per == 0 and self.count % per == 0
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))

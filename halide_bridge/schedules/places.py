@@ -158,10 +158,8 @@ class Scheduling:
         mine = self.placement.at_threads_of(member)
         reader = self._func(member)
         if len(mine) == 1 and mine[0].label in self.plan.tensor:
-            args = reader.args()
-            return self._tensor(
-                mine[0], reader, tuple(args[d] for d in self._order(mine[0], member))
-            )
+            args, order = reader.args(), self._order(mine[0], member)
+            return self._tensor(mine[0], reader, tuple(args[d] for d in order))
         shared = self.sweeps.of_reader(member)
         if shared is not None:
             return shared

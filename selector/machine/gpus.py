@@ -6,7 +6,7 @@ TFLOPS there: TFLOPS / (2 x multiprocessors x the boost clock of that table). Th
 on sm_90 is 62 % of wgmma's, measured; on sm_100 it is taken to be sm_80's, which nobody measured.
 What one multiprocessor gets from L2 is 64 bytes a clock by design (Citadel, "Dissecting the Volta
 GPU architecture via microbenchmarking", table 3.1; later ones the same); of Hopper that and the
-rate of all of them are what fits timed products (``selector.families.contraction.cost``).
+rate of all of them are what fits timed products (``selector.families.contraction.fitted``).
 """
 
 from __future__ import annotations

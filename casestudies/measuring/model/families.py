@@ -12,7 +12,7 @@ from typing import Any
 from casestudies.gemm.tiles import usual_groups
 from casestudies.measuring.model import filters, sizes
 from selector.families import contraction, windows
-from selector.families.contraction.cost import FITTED, Fitted
+from selector.families.contraction.fitted import FITTED, Fitted
 from selector.families.windows.cost import GROUPS, WARPS
 from selector.families.windows.cost import Fitted as FittedToWindows
 from selector.machine import Machine

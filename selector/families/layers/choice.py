@@ -34,7 +34,7 @@ STEP, START = 115, 2500
 # takes beside its bytes for each line in its place: of thirty layers on an H100.
 L2_SHARE, SHORT_ROWS = 0.75, 0.5
 ALL_READ = 33  # bytes of the L2 cache where all multiprocessors read, as they do for parts of sums
-HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.cost: ``store``)
+HANDOVER = 660  # cycles between two tiles of a block that stays (contraction.fitted: ``store``)
 STORED = 2  # dimensions of pixels that a box of results has
 # Elements that a thread of a block that stays reads for its results: the text of more takes too
 # long to compile (8.7 s for 384, below 3 s for half as many).

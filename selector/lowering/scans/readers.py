@@ -55,12 +55,9 @@ def taken_reader(
     if not (isinstance(first, For) and isinstance(second, For)):
         return None
     found, store = _recurrence(first, arrays), list(nested(second))[-1]
-    if (
-        found is None
-        or not found.upwards
-        or not isinstance(store, Store)
-        or store.buffer == found.store.buffer
-    ):
+    if found is None or not found.upwards:
+        return None
+    if not isinstance(store, Store) or store.buffer == found.store.buffer:
         return None
     lanes = store.value.type.lanes
     own = Var(LANE)

@@ -37,7 +37,7 @@ from selector.gpu.ir.products import (
     Pin,
     SetTile,
 )
-from selector.gpu.simulator.data import engine, moves, products
+from selector.gpu.simulator.data import engine, lane_stores, moves, products
 from selector.gpu.simulator.data.barriers import Barriers
 from selector.gpu.simulator.data.machine import Machine
 from selector.gpu.simulator.data.values import Threads
@@ -64,10 +64,10 @@ _STEPS: dict[type, Callable[[Machine, Threads, Any], None]] = {
     nodes.Assign: moves.assign,
     nodes.Advance: moves.advance,
     memory.Store: moves.store,
-    memory.StorePair: moves.store_pair,
-    memory.StoreQuad: moves.store_quad,
-    memory.StoreEight: moves.store_eight,
-    memory.StoreRun: moves.store_run,
+    memory.StorePair: lane_stores.store_pair,
+    memory.StoreQuad: lane_stores.store_quad,
+    memory.StoreEight: lane_stores.store_eight,
+    memory.StoreRun: lane_stores.store_run,
     SetTile: moves.set_tile,
     memory.StoreWords: moves.store_words,
     memory.StoreChunk: moves.store_chunk,

@@ -42,7 +42,7 @@ def candidates(
     else:
         yield best
         ranked = attention.ranked(shape, machine)
-        others = [t for _, t in ranked if t != best and (found.divisible or not t.part)]
+        others = [t for _, t in ranked if t != best and not t.part]
         yield from others[: TRIED - 1]
 
 

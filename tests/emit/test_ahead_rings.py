@@ -43,7 +43,10 @@ CASES = {
     "more": (Problem(1, 70, 128, keys=333), TWO),
     "three slots": (Problem(1, 70, 128, keys=333), replace(TWO, stages=3)),
     "blocks that stay": (Problem(3, 300, 128), replace(TWO, persistent=1)),
-    "causal ones": (Problem(2, 300, 128, causal=True), replace(TWO, persistent=1, heads_first=True)),
+    "causal ones": (
+        Problem(2, 300, 128, causal=True),
+        replace(TWO, persistent=1, heads_first=True),
+    ),
     "a window": (Problem(1, 300, 128, causal=True, window=70), replace(TWO, stages=3)),
     "a soft cap": (Problem(1, 130, 128, score="soft_cap"), TWO),
     "parts": (Problem(1, 3, 128, types="f16-f16", keys=700), replace(TWO, part=256)),

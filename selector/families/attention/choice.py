@@ -10,7 +10,7 @@ from selector.families.attention.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
 
-WORTH = 0.98  # of the usual schedule's time, for a program of its own
+WORTH = 0.95  # of the usual schedule's time, for a program of its own
 
 
 def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:

@@ -1,5 +1,5 @@
-// Sums of powers that go down from a largest element, over parts of the loop of all three: each part
-// has a largest element of its own, and their sums are joined by what the powers go down between.
+// Sums of powers that go down from a largest element, over parts of the loop of all three: each
+// part has a largest element of its own, and their sums are joined by what powers go down between.
 
 #include "inspect.h"
 
@@ -203,7 +203,8 @@ Expr gain(const Expr &e, const Function &peak, const Expr &gained) {
         return inner.defined() ? inner / div->b : inner;
     }
     const Select *select = e.as<Select>();  // what is too low to count is so in any case
-    if (select && !used(select->condition) && used(select->true_value) != used(select->false_value)) {
+    bool either = select && used(select->true_value) != used(select->false_value);
+    if (either && !used(select->condition)) {
         bool first = used(select->true_value);
         auto other = as_const_float(first ? select->false_value : select->true_value);
         bool low = other && *other <= LOWEST / 10 && std::isfinite(*other);
@@ -252,71 +253,63 @@ std::vector<Expr> variables(const std::vector<std::string> &names) {
     return found;
 }
 
-}  // namespace
-
-std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
-                           const Function &weight, const Function &scores,
-                           const std::array<std::vector<int>, 3> &along, int keys,
-                           int at_once) {
-    const Function &peak = sums[0];
-    Var part(unique_name("part"));
-    Expr length = peak.update(0).schedule().rvars()[0].extent, count = (length + keys - 1) / keys;
-    std::vector<Func> copies;
-    std::vector<Function> over;
-    for (const Function &sum : sums) {
-        const Definition &update = sum.update(0);
-        Halide::RDom r({{0, keys}}, "r");
-        Func copied(sum.name() + "_of_part");
-        Function own = copies.empty() ? copied.function() : copies[0].function();
-        std::map<std::string, Expr> renamed = {{update.schedule().rvars()[0].var, r.x}};
-        OfPart parts(scores, peak, own, part, part * keys, length, r.x);
-        auto changed = [&](const Expr &e) {
-            return parts.mutate(substitute(renamed, substitute_in_all_lets(e)));
-        };
-        std::vector<std::string> args = sum.args();
-        args.push_back(part.name());
-        copied.function().define(args, {sum.values()[0]});
-        // What the sum reads of itself, and so a maximum of its own peak, is the part's.
-        Expr self = Call::make(copied.function(), variables(args), 0);
-        Expr itself = Variable::make(sum.output_types()[0], "self");
-        Expr value = ReadValue(sum, itself).mutate(update.values()[0]);
-        value = changed(value);
-        const Max *largest = value.as<Max>();
-        if (&sum == &peak && largest) {
-            bool last = largest->a.same_as(itself) || equal(largest->a, itself);
-            Expr low = max(sum.values()[0], LOWEST);
-            value = max(itself, parts.inside(last ? largest->b : largest->a, low));
-        }
-        value = substitute("self", self, value);
-        copied.function().define_update(variables(args), {value});
-        if (!parts.plain || !parts.made.count(scores.name())) {
-            return {};
-        }
-        copies.push_back(copied);
-        over.push_back(parts.made.at(scores.name()));
-        if (&sum == &sums[2]) {
-            over.push_back(parts.made.at(weight.name()));
-        }
+// A sum, or a maximum, of each part, and of it the copies of what it is made of. What it reads of
+// itself is the part's, and so what the peak reads of the peak.
+OfPart copy_sum(const Function &sum, Func &copied, const Function &scores, const Function &peak,
+                const Function &own, const Var &part, int keys) {
+    const Definition &update = sum.update(0);
+    const ReductionVariable &along = update.schedule().rvars()[0];
+    Halide::RDom r({{0, keys}}, "r");
+    OfPart parts(scores, peak, own, part, part * keys, along.extent, r.x);
+    std::vector<std::string> args = sum.args();
+    args.push_back(part.name());
+    copied.function().define(args, {sum.values()[0]});
+    Expr itself = Variable::make(sum.output_types()[0], "self");
+    Expr value = ReadValue(sum, itself).mutate(substitute_in_all_lets(update.values()[0]));
+    value = parts.mutate(substitute(std::map<std::string, Expr>{{along.var, r.x}}, value));
+    const Max *largest = value.as<Max>();
+    if (largest && sum.name() == peak.name()) {
+        Expr other = equal(largest->a, itself) ? largest->b : largest->a;
+        value = max(itself, parts.inside(other, max(sum.values()[0], LOWEST)));
     }
-    Func parts("parts"), near("near"), top("top"), joined("joined");
-    std::vector<Expr> own = variables(output.args());
+    Expr self = Call::make(copied.function(), variables(args), 0);
+    copied.function().define_update(variables(args), {substitute("self", self, value)});
+    return parts;
+}
+
+// What blocks find of parts, in the dimensions of `output` and one of the parts: an epilogue of the
+// last sum, so that where this is no number, the others are none either.
+Func found_of(const Function &output, const std::vector<Func> &copies,
+              const std::array<std::vector<int>, 3> &along, const Var &part) {
     std::array<Expr, 3> found;
     for (int i = 0; i < 3; i++) {
         std::vector<Expr> place;
         for (int d : along[i]) {
-            place.push_back(own[d]);
+            place.push_back(Var(output.args()[d]));
         }
         place.push_back(part);
         found[i] = copies[i](place);
     }
-    // An epilogue of the products: where these are no number, the others are none either.
     Expr counts = found[2] > LOWEST;
-    std::vector<Var> vars(output.args().begin(), output.args().end()), all = vars;
+    std::vector<Var> all(output.args().begin(), output.args().end());
     all.push_back(part);
-    parts(all) = Tuple(select(counts, found[0], found[2]), select(counts, found[1], found[2]), found[2]);
-    std::vector<Expr> last = own;
+    Func parts("parts");
+    parts(all) = Tuple(select(counts, found[0], found[2]), select(counts, found[1], found[2]),
+                       found[2]);
+    return parts;
+}
+
+// What joins them: what is read of each, none beyond the last, their largest peak, and their sums.
+// Empty where it is not known how powers go down.
+std::vector<Func> joining(const Function &output, const Func &parts, const Var &part,
+                          const std::array<Function, 3> &sums, const Function &scores,
+                          const Expr &count, int at_once) {
+    Func near("near"), top("top"), joined("joined");
+    std::vector<Var> own(output.args().begin(), output.args().end()), all = own;
+    all.push_back(part);
+    std::vector<Expr> last(own.begin(), own.end());
     last.push_back(min(part, max(count, 1) - 1));
-    Expr begin = peak.values()[0], zero = Halide::cast<float>(0);
+    Expr begin = sums[0].values()[0], zero = Halide::cast<float>(0);
     auto there = [&](int i, const Expr &otherwise) {
         return select(part < count, parts(last)[i], otherwise);
     };
@@ -324,34 +317,63 @@ std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
     Expr turns = (count + at_once - 1) / at_once * at_once;
     Halide::RDom r({{0, turns}}, "p_top"), s({{0, turns}}, "p_sums");
     auto next = [&](const Halide::RDom &domain, int i) {
-        std::vector<Expr> place = own;
+        std::vector<Expr> place(own.begin(), own.end());
         place.push_back(domain.x);
         return Expr(near(place)[i]);
     };
-    top(vars) = begin;
-    top(vars) = max(top(vars), next(r, 0));
+    top(own) = begin;
+    top(own) = max(top(own), next(r, 0));
     std::array<Expr, 2> terms;
     for (int i = 0; i < 2; i++) {
-        Expr gained = Expr(top(vars)) - next(s, 0);
-        Expr less = down(sums[i + 1], scores, peak, gained);
+        Expr less = down(sums[i + 1], scores, sums[0], Expr(top(own)) - next(s, 0));
         if (!less.defined()) {
             return {};
         }
         terms[i] = less * next(s, i + 1);
     }
-    joined(vars) = Tuple(zero, zero);
-    joined(vars) = Tuple(joined(vars)[0] + terms[0], joined(vars)[1] + terms[1]);
-    std::array<Expr, 3> instead = {top(vars), joined(vars)[0], joined(vars)[1]};
+    joined(own) = Tuple(zero, zero);
+    joined(own) = Tuple(joined(own)[0] + terms[0], joined(own)[1] + terms[1]);
+    return {near, top, joined};
+}
+
+}  // namespace
+
+std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
+                           const Function &weight, const Function &scores,
+                           const std::array<std::vector<int>, 3> &along, int keys, int at_once) {
+    const Function &peak = sums[0];
+    Var part(unique_name("part"));
+    std::vector<Func> copies, over;
+    for (const Function &sum : sums) {
+        Func copied(sum.name() + "_of_part");
+        Function own = copies.empty() ? copied.function() : copies[0].function();
+        OfPart parts = copy_sum(sum, copied, scores, peak, own, part, keys);
+        if (!parts.plain || !parts.made.count(scores.name())) {
+            return {};
+        }
+        copies.push_back(copied);
+        over.emplace_back(parts.made.at(scores.name()));
+        if (copies.size() == sums.size()) {
+            over.emplace_back(parts.made.at(weight.name()));
+        }
+    }
+    Func parts = found_of(output, copies, along, part);
+    Expr count = (peak.update(0).schedule().rvars()[0].extent + keys - 1) / keys;
+    std::vector<Func> joins = joining(output, parts, part, sums, scores, count, at_once);
+    if (joins.empty()) {
+        return {};
+    }
+    std::vector<Var> own(output.args().begin(), output.args().end());
+    const Func &top = joins[1], &joined = joins[2];
+    std::array<Expr, 3> instead = {top(own), joined(own)[0], joined(own)[1]};
     for (int i = 0; i < 3; i++) {
         ReadValue read(sums[i], instead[i]);
         output.mutate(&read);
     }
     std::vector<Func> result = {parts};
-    result.insert(result.end(), copies.begin(), copies.end());
-    for (const Function &f : over) {
-        result.emplace_back(f);
+    for (const std::vector<Func> &more : {copies, over, joins}) {
+        result.insert(result.end(), more.begin(), more.end());
     }
-    result.insert(result.end(), {near, top, joined});
     return result;
 }
 

@@ -25,6 +25,7 @@ from selector.ir.nodes import (
     FloatImm,
     For,
     ForKind,
+    Let,
     Select,
     Stmt,
     Var,

@@ -24,7 +24,7 @@ from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, forms, sum_of
-from halide_bridge.schedules.factors import set_apart, set_divided, set_narrow
+from halide_bridge.schedules.factors import set_apart, set_divided, set_narrow, set_zero_points
 from halide_bridge.schedules.made import chains
 from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
@@ -189,7 +189,9 @@ def _plan(
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, location, some)
     lines: list[str] = []
-    for step in (set_narrow, set_divided, partial(set_apart, known=known, machine=machine)):
+    zero_points = partial(set_zero_points, known=known)
+    apart = partial(set_apart, known=known, machine=machine)
+    for step in (set_narrow, set_divided, zero_points, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
         lines += changed

@@ -23,7 +23,7 @@ from halide_bridge.memory import apart
 from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
-from halide_bridge.schedules.candidates import candidates, sum_of
+from halide_bridge.schedules.candidates import candidates, forms, sum_of
 from halide_bridge.schedules.factors import (
     set_apart,
     set_divided,
@@ -223,8 +223,9 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) ->
                 plan = plan.without(member.label, found)
             continue
         why = ""
-        for tiling in candidates(found, program, known, plan.machine):
-            more = plan.having(member.label, found, tiling)
+        asked = program, known, plan.machine
+        for form, tiling in ((f, t) for f in forms(found) for t in candidates(f, *asked)):
+            more = plan.having(member.label, form, tiling)
             miss = _why_not(outputs, more, wanted)
             if not miss:
                 plan = more

@@ -37,6 +37,13 @@ bool divided_last(Halide::Internal::Function weight, const Halide::Internal::Fun
 // of its only update are multiplied by; whether there are such, else nothing changes.
 bool multiplied_last(Halide::Internal::Function sum, const Functions &readers);
 
+// Has `readers` subtract what the factors of a sum's products are less by, where that is the same for
+// all terms of an element: the sums of the other factors, times that (differences.cpp). These sums are
+// Funcs whose names begin with `name`, the first factor's before the second's; none where nothing is
+// subtracted, and then nothing changes.
+std::vector<Halide::Func> subtracted_last(Halide::Internal::Function sum, const Functions &readers,
+                                          const std::string &name);
+
 // A Func of its own, of that name, for a factor (0 or 1) of the products that the only update of
 // `sum` adds to its element, which reads it. It is of the type that the factor is cast from, and of
 // dimensions that stand for variables of the sum, which `order` names. Undefined where it has no such
@@ -72,7 +79,7 @@ std::vector<Halide::Func> joined(const Halide::Internal::Function &f,
 // Attention over parts of the keys, `keys` of them each: of `sums`, a peak (first) and two sums of
 // powers that go down from it, all along the elements of `scores`, and the `weight` of the last. Of
 // each part there are such sums, and `output`, which reads the three, reads what joins them: `along`
-// has its variables in the order of the dimensions of each. The Func of all parts, their three sums,
+// says which dimensions of it those of each of the three go along. The Func of all parts, their three sums,
 // the scores of each and the weight, and what joins: what is read of parts (so many `at_once`), their
 // largest peak and their sums. None for other sums.
 std::vector<Halide::Func> in_parts(Halide::Internal::Function output,
@@ -81,6 +88,13 @@ std::vector<Halide::Func> in_parts(Halide::Internal::Function output,
                                    const Halide::Internal::Function &scores,
                                    const std::array<std::vector<int>, 3> &along, int keys,
                                    int at_once);
+
+// A Func of that name that `readers` read in place of a `sum` of several products, of one of longer
+// rows, and both of its factors: Funcs whose first dimension numbers the terms, those of all products
+// one after the other (together.cpp). None where these are no products of casts that share their rows
+// and columns, or there is one.
+std::vector<Halide::Func> together(Halide::Internal::Function sum, const Functions &readers,
+                                   const std::string &name);
 
 // A sum over taps: which dimension of its results has starts and weights of their own, what it reads
 // from the starts on, and its weights; and how many neighbours are to begin together, in runs of so

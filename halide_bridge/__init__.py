@@ -22,6 +22,8 @@ from halide_bridge.instead import (
     narrowed,
     operand,
     phased,
+    subtracted_last,
+    together,
 )
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
@@ -74,6 +76,8 @@ __all__ = [
     "self_fed",
     "split_product",
     "store_in",
+    "subtracted_last",
     "teams",
+    "together",
     "tune",
 ]

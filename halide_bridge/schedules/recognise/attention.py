@@ -18,7 +18,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from halide_bridge.schedules.attention import Places
+from halide_bridge.schedules.attention import HEADS, Places
 from halide_bridge.schedules.recognise.products import (
     element,
     factors,
@@ -38,7 +38,6 @@ from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, FloatImm
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT32, Type
 
-HEADS = 2  # dimensions of blocks beside that of queries
 _KEYS = "keys"  # an axis that is none of the output's
 
 

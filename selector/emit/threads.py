@@ -207,14 +207,16 @@ class ThreadCode:
         if tiles is None:
             self._local(s)
             return
-        with self.context.writer.when(tiles.condition):
-            self.tiles = tiles.names
-            self._local(s)
-            self.tiles = frozenset()
-        with self.context.writer.otherwise():
-            self.by_lanes = True
-            self._local(s)
-            self.by_lanes = False
+        w = self.context.writer
+        with nullcontext() if tiles.stored is None else w.when(tiles.stored):
+            with w.when(tiles.condition):
+                self.tiles = tiles.names
+                self._local(s)
+                self.tiles = frozenset()
+            with w.otherwise():
+                self.by_lanes = True
+                self._local(s)
+                self.by_lanes = False
 
     def _tiled(self, stmts: Sequence[Stmt]) -> bool:
         return bool(self.tiles) and emit_tile(stmts, self.context)

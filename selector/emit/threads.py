@@ -208,15 +208,14 @@ class ThreadCode:
             self._local(s)
             return
         w = self.context.writer
-        with nullcontext() if tiles.stored is None else w.when(tiles.stored):
-            with w.when(tiles.condition):
-                self.tiles = tiles.names
-                self._local(s)
-                self.tiles = frozenset()
-            with w.otherwise():
-                self.by_lanes = True
-                self._local(s)
-                self.by_lanes = False
+        with w.when(tiles.condition):
+            self.tiles = tiles.names
+            self._local(s)
+            self.tiles = frozenset()
+        with w.otherwise(), nullcontext() if tiles.stored is None else w.when(tiles.stored):
+            self.by_lanes = True
+            self._local(s)
+            self.by_lanes = False
 
     def _tiled(self, stmts: Sequence[Stmt]) -> bool:
         return bool(self.tiles) and emit_tile(stmts, self.context)

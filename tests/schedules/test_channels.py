@@ -135,14 +135,14 @@ def test_vectors_come_at_once() -> None:
 
 
 def test_threads_that_store_nothing_do_nothing() -> None:
-    """Whether they do is asked ahead of whether their vectors are whole: element by element, beyond
-    the last channel, they would hold up those beside them.
+    """Where vectors are not whole that is asked: element by element, beyond the last channel, they
+    would hold up those beside them.
     """
     out = filtered()
     hb.autoschedule(out, target=TARGET, sizes=(8, 56, 56, 96))
     source = hb.compile(out, target=TARGET).source
-    ahead = source.partition("if (aligned_image")[0].splitlines()[-2]
-    assert re.search(r"if \(.* < out_extent_0 && .* < out_extent_2 && .* < out_extent_3\)", ahead)
+    ends = (f"< out_extent_{d}" for d in (0, 2, 3))
+    assert re.search(rf"\n    else if \(.* {' .* '.join(ends)}\) \{{\n", source)
 
 
 def without_filters_of_their_own() -> hl.Func:

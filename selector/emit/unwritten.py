@@ -42,10 +42,10 @@ from selector.intrinsics.unwritten import (
     has_zeros,
     zeros,
 )
-from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, For, ForKind, IntImm, Stmt, Store
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import Allocate, For, ForKind, IntImm, Load, Stmt, Store
 from selector.ir.printer import print_expr
-from selector.ir.traverse import walk_stmt
+from selector.ir.traverse import walk_expr, walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.structure import stored_names
@@ -72,8 +72,20 @@ def _read_by(s: Store, context: KernelContext) -> Iterator[tuple[str, Affine, Ra
     step = statement.instruction.k if _by_group(statement) else 1
     statement = context.as_accumulate(s) or statement
     for o, other in ((statement.a, statement.b), (statement.b, statement.a)):
-        if isinstance(o, Access) and o.value is None and (step > 1 or _has_zeros(other)):
-            yield o.buffer, *_elements(o, -(-o.depth // step) * step)
+        if isinstance(o, Access) and (step > 1 or _has_zeros(other)):
+            if o.value is not None:
+                yield from _made_of(o)
+            else:
+                yield o.buffer, *_elements(o, -(-o.depth // step) * step)
+
+
+def _made_of(o: Access) -> Iterator[tuple[str, Affine, Ranges]]:
+    """The elements that an operand is computed of, which is read to its depth."""
+    assert o.value is not None
+    ranges = {ROW.name: (0, o.rows), DEPTH.name: (0, o.depth)}
+    for x in walk_expr(o.value):
+        if isinstance(x, Load):
+            yield x.buffer, to_affine(x.index), ranges
 
 
 def _elements(o: Access, depth: int) -> Filled:
@@ -196,6 +208,9 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
     buffer, which holds all that the program reads: other places are of iterations that a condition
     leaves out.
     """
+    if o.value is not None:
+        _check_made(s, o, context)
+        return
     numbers = context.contents.numbers.get(o.buffer)
     found = None if numbers is None else _reached(o, context)
     if numbers is None or found is None:
@@ -212,6 +227,15 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
             o.buffer,
             f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on",
         )
+
+
+def _check_made(s: Accumulate, o: Access, context: KernelContext) -> None:
+    """The same of one that is computed of what lies in shared memory."""
+    for buffer, index, ranges in _made_of(o):
+        numbers = context.contents.numbers.get(buffer)
+        found = Reach.of(Event(index, ranges, context.contents.loops).places())
+        if numbers is not None and found is not None and found.missing(0, numbers)[1].any():
+            raise _refused(s.accumulator, buffer, f"{o.rows} rows of {o.depth} elements of a value")
 
 
 def _check_columns(

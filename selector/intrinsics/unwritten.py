@@ -374,13 +374,14 @@ def _stores(s: Stmt) -> set[str]:
 
 
 def _beside_zeros(value: Expr, masked: frozenset[str]) -> Iterator[Load]:
-    """The operands of a product that meet zeros of the other one: of a band, or of a mask."""
+    """What the operands of a product are, or are computed of, that meet zeros of the other one: of
+    a band, or of a mask."""
     match value:
         case Call(_, name, (_, _, _, _, a, b)) if find(name) is not None:
             for operand, other in ((a, b), (b, a)):
                 inner = operand.value if isinstance(operand, ExprVar) else operand
-                if isinstance(inner, Load) and has_zeros(other, masked):
-                    yield inner
+                if has_zeros(other, masked):
+                    yield from (x for x in walk_expr(inner) if isinstance(x, Load))
         case _:
             pass
 

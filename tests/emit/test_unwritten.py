@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import halide as hl
 import numpy as np
 import pytest
 from verified import EMULATED, Verified, text_of
@@ -16,9 +17,10 @@ from verified import EMULATED, Verified, text_of
 pytest.importorskip("halide")
 
 from c_programs import executable
-from emulation import run
+from emulation import check, run
 from unwritten_programs import (
     Program,
+    accumulate,
     across_rows,
     down_columns,
     filter_bank,
@@ -26,7 +28,10 @@ from unwritten_programs import (
     interleaved,
     masked,
     masked_in_tiles,
+    names,
+    operands,
     runs_of_taps,
+    stage,
     unrolled_taps,
 )
 
@@ -34,6 +39,35 @@ import halide_bridge as hb
 from selector.diagnostics import InternalError
 from selector.emit import placement, unwritten
 from selector.intrinsics.unwritten import Contents
+
+
+def masked_down_columns(taps: int = 3, kept: int = 3) -> Program:
+    """Products of which ``select`` keeps some rows: windows of two warps, whose depth is the pitch
+    of what is staged, are computed factors."""
+    x, y = names("x y")
+    image, weights = operands("f16", ("I", 2), ("K", 1))
+    t = hl.RDom([(0, taps)], "t")
+    sums, out = hl.Func("sums"), hl.Func("output")
+    half = hl.Float(16)
+    sums[x, y] = hl.cast(half, 0)
+    term = image[x, y + t.x] * weights[t.x]
+    sums[x, y] += hl.select(y < kept, term, hl.cast(half, 0))
+    out[x, y] = hl.f32(sums[x, y])
+    xo, xw, xi, yo, yi = names("xo xw xi yo yi")
+    out.split(x, xo, xw, 32).split(xw, xw, xi, 16).split(y, yo, yi, 16)
+    out.reorder(xi, yi, xw, xo, yo).vectorize(xi).vectorize(yi)
+    out.gpu_threads(xw).gpu_blocks(xo, yo)
+    sums.compute_at(out, xw)
+    accumulate(sums, t.x, x, y)
+    copy = stage(image, sums, out, xo)
+    copy.bound_extent(copy.args()[0], 32).bound_extent(copy.args()[1], 15 + taps)
+
+    def truth(seen: np.ndarray, given: np.ndarray) -> np.ndarray:
+        found = sum(seen[i : i + 16].astype(float) * given[i] for i in range(taps))
+        return np.where(np.arange(16)[:, None] < kept, found, 0)
+
+    return Program(out, (16, 64), {"I": (15 + taps, 64), "K": (taps,)}, truth, "f16")
+
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "5 taps down columns": down_columns,
@@ -90,6 +124,17 @@ def test_what_nobody_wrote_does_not_matter(name: str, verified: Verified) -> Non
     assert error(kernel.interpret(sizes=program.size, **inputs), truth) < 1e-6
 
 
+@EMULATED
+def test_what_factors_are_computed_of_is_zero_beside_a_band() -> None:
+    program, random = masked_down_columns(), np.random.default_rng(3)
+    kernel = hb.compile(program.output, target="sm_90a")
+    shapes = program.shapes.items()
+    inputs = {n: random.integers(-3, 4, s).astype(np.float16) for n, s in shapes}
+    truth = program.truth(*inputs.values())
+    assert np.array_equal(check(kernel, sizes=program.size, **inputs), truth)
+    assert np.array_equal(kernel.interpret(sizes=program.size, **inputs), truth)
+
+
 def starting_as_nan(source: str) -> str:
     """The C, whose memory is NaN before anything is written there."""
     local = r"(_Alignas\(64\) \w+ (\w+)\[\d+\];)"
@@ -138,7 +183,7 @@ def test_zeros_are_written_once_and_only_where_nobody_writes() -> None:
         assert "to_f16(0.0f)" not in body(hb.compile(program.output, target="sm_80"))
 
 
-@pytest.mark.parametrize("make", [across_rows, masked])
+@pytest.mark.parametrize("make", [across_rows, masked, masked_down_columns])
 def test_a_kernel_that_forgets_its_zeros_is_refused(
     make: Callable[[], Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np  # noqa: E402
-from fuzzing import reference  # noqa: E402
+from fuzzing import forms, reference  # noqa: E402
 from fuzzing.device import run_on_device  # noqa: E402
 from fuzzing.program import features, from_data  # noqa: E402
 
@@ -61,13 +61,14 @@ def verdict(folder: Path, line: dict[str, Any], plain: bool) -> str:
     """What is wrong with a kernel; empty if nothing is."""
     p = from_data(line["program"])
     kernel = selector.load(folder / f"{line['name']}.kernel")
-    stored = np.load(folder / f"{line['name']}.npz")["arr_0"]
-    expected = reference.numbers(stored, p.result)
+    stored = np.load(folder / f"{line['name']}.npz").values()
+    kinds = forms.result_kinds(p)
+    expected = [reference.numbers(one, kind) for one, kind in zip(stored, kinds, strict=True)]
     needed = {name: tuple(extents) for name, extents in line["needed"].items()}
     arrays, scalars = reference.inputs(p, needed), reference.scalars(p)
     for byte in (None,) if plain else POISONS:
-        found = run_on_device(kernel, arrays, scalars, expected.shape, byte)
-        wrong = reference.differs(p, expected, found, size=reference.spread(p, arrays))
+        found = run_on_device(kernel, arrays, scalars, forms.result_shape(p), byte)
+        wrong = reference.all_differ(p, expected, found, size=reference.spread(p, arrays))
         if wrong:
             return wrong if byte is None else f"after poison {byte:#x}: {wrong}"
     return ""

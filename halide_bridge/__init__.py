@@ -21,6 +21,8 @@ from halide_bridge.instead import (
     narrowed,
     operand,
     phased,
+    subtracted_last,
+    together,
 )
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
@@ -72,6 +74,8 @@ __all__ = [
     "self_fed",
     "split_product",
     "store_in",
+    "subtracted_last",
     "teams",
+    "together",
     "tune",
 ]

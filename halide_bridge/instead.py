@@ -102,6 +102,27 @@ def multiplied_last(sum_: Func, *readers: Func) -> Func:
     return sum_
 
 
+def subtracted_last(sum_: Func, *readers: Func) -> list[Func]:
+    """Have a sum of products of int32 multiply what is not less by a number of its row or column, a
+    zero point, and ``readers``, which are all that read it, subtract what that makes: with
+    ``f[i, j] += (a[k, i] - z) * (b[k, j] - w[j])`` they read ``f[i, j] - w[j] * a_sum[i] - z *
+    b_sum[j] + K * z * w[j]`` of ``f[i, j] += a * b`` over K terms, bytes that a tensor unit takes.
+    Integers wrap around, so that is the same. Returns the sums of operands, Funcs of their own that
+    are to be scheduled, ``a``'s first; there is one where only one factor has a zero point.
+    ``ScheduleError`` for a sum without.
+    """
+    name = plain(sum_.name())
+    made: list[Func] = native().subtracted_last(sum_, [*readers], name)
+    if not made:
+        raise ScheduleError(
+            f"the factors of `{name}` are less by nothing",
+            why="its readers are to subtract what comes of that",
+            hint="f[...] += (a - z) * b, integers of 32 bits, where z is the same along the sum",
+            where=caller_location(),
+        )
+    return made
+
+
 def narrowed(func: Func, *readers: Func) -> Func:
     """A Func of its own that all ``readers`` read in place of ``func``, from now on: of the type
     that each of them casts what it reads to, so that they read the same values, of fewer bytes
@@ -176,6 +197,29 @@ def joined(func: Func, reader: Func, inner: Named, outer: Named) -> tuple[Func, 
             why="it adds no products of elements, or the number of their terms is not known, or it "
             "is not read there",
             hint="a Func with one update, f[...] += a * b, and a Func that reads it",
+            where=caller_location(),
+        )
+    total, a, b = made
+    return total, a, b
+
+
+def together(sum_: Func, *readers: Func) -> tuple[Func, Func, Func]:
+    """A Func of its own that ``readers``, all that read ``sum_``, read in place of it, from now on:
+    one product of longer rows for the sum of several, with their factors one after the other. For
+    ``f[i, j] += f32(a[k, i]) * f32(b[k, j]) - f32(c[k, i]) * f32(d[k, j])`` over K terms it is
+    ``f_together[i, j] += f32(f_together_a[k, i]) * f32(f_together_b[k, j])`` over 2 K, where the
+    first factor is ``a`` and then ``-c``, the second ``b`` and then ``d``. Sums of floats are taken
+    in another order. Returns the sum and both factors, to be scheduled.
+
+    ``ScheduleError`` for a sum of other terms, or of one product.
+    """
+    name = plain(sum_.name())
+    made = native().together(sum_, [*readers], f"{name}_together")
+    if not made:
+        raise ScheduleError(
+            f"`{name}` is no sum of several products that share their rows and columns",
+            why="their factors are to be one after the other along the sum",
+            hint="f[...] += f32(a) * f32(b) + f32(c) * f32(d) over one variable",
             where=caller_location(),
         )
     total, a, b = made

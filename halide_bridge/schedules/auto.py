@@ -23,8 +23,14 @@ from halide_bridge.memory import apart
 from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
-from halide_bridge.schedules.candidates import candidates, sum_of
-from halide_bridge.schedules.factors import set_apart, set_divided, set_narrow
+from halide_bridge.schedules.candidates import candidates, forms, sum_of
+from halide_bridge.schedules.factors import (
+    set_apart,
+    set_divided,
+    set_narrow,
+    set_together,
+    set_zero_points,
+)
 from halide_bridge.schedules.made import chains
 from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
@@ -105,10 +111,10 @@ def lower_auto(
     sizes: Sizes | None,
     instructions: Iterable[str] | None = None,
     some: bool = False,
-) -> tuple[Module, dict[str, set[int]]]:
+) -> tuple[Module, dict[str, set[int]], Mapping[str, str]]:
     """The loops of a copy that is scheduled so, and on which axes of outputs and arguments (0 is
-    the last) its schedule depends: the same rest gives the same. ``some``: of the ``sizes``, those
-    that the pipeline has.
+    the last) its schedule depends: the same rest gives the same. Then what is known of the
+    precision of Funcs. ``some``: of the ``sizes``, those that the pipeline has.
     """
     with apart(source.said):
         outputs = native().copy(source.outputs)
@@ -122,7 +128,7 @@ def lower_auto(
             inputs=source.inputs,
             pipeline=source.pipeline,
         )
-    return module, plan.known.depends_on()
+    return module, plan.known.depends_on(), plan.precisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +195,19 @@ def _plan(
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, location, some)
     lines: list[str] = []
-    for step in (set_narrow, set_divided, partial(set_apart, known=known, machine=machine)):
+    stored, precisions = set[str](), dict[str, str]()
+    zero_points = partial(set_zero_points, known=known)
+    one = partial(set_together, known=known, factors=stored, precisions=precisions)
+    apart = partial(set_apart, known=known, machine=machine)
+    for step in (set_narrow, set_divided, zero_points, one, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
         lines += changed
     lines = ["f = hb.funcs(output)", *lines, ""] if lines else []
-    return _taken(outputs, program, Plan({}, {}, known, machine), wanted), "\n".join(lines)
+    said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
+    plan = Plan({}, {}, known, machine, precisions=said)
+    plan = plan.storing(m.label for m in program if m.name in stored)
+    return _taken(outputs, program, plan, wanted), "\n".join(lines)
 
 
 def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
@@ -212,8 +225,9 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) ->
                 plan = plan.without(member.label, found)
             continue
         why = ""
-        for tiling in candidates(found, program, known, plan.machine):
-            more = plan.having(member.label, found, tiling)
+        asked = program, known, plan.machine
+        for form, tiling in ((f, t) for f in forms(found) for t in candidates(f, *asked)):
+            more = plan.having(member.label, form, tiling)
             miss = _why_not(outputs, more, wanted)
             if not miss:
                 plan = more

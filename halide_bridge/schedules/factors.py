@@ -5,18 +5,30 @@ stages is a Func, and what is stored is one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
-from halide_bridge.instead import divided_last, multiplied_last, narrowed, operand
+from halide_bridge.instead import (
+    divided_last,
+    multiplied_last,
+    narrowed,
+    operand,
+    subtracted_last,
+    together,
+)
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import fills, sum_of
 from halide_bridge.schedules.recognise.attention import online_of
+from halide_bridge.schedules.recognise.differences import has_zero_points
 from halide_bridge.schedules.recognise.divided import divided_of, has_numbers
 from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.together import precision_of, products_of
 from halide_bridge.schedules.sizes import Guess
 from selector.machine import Machine
+
+TOGETHER = 1 << 28  # multiply-adds, which CUDA cores take more than 10 microseconds for
 
 
 def set_apart(program: Program, known: Guess, machine: Machine) -> list[str]:
@@ -44,6 +56,43 @@ def set_divided(program: Program) -> list[str]:
         funcs = (found.weight, found.total, found.mixed, found.reader, *found.between)
         divided_last(*(f.handle for f in funcs))
         lines.append(f"hb.divided_last({_said(funcs)})")
+    return lines
+
+
+def set_zero_points(program: Program, known: Guess) -> list[str]:
+    """Have what reads sums for tensor units subtract zero points. Lines of Python, as below."""
+    lines: list[str] = []
+    for member in (m for m in program if len(m.args) > 1 and has_zero_points(m, program)):
+        depth = max(known.value(r.extent) for r in member.stages[1].reduced)
+        rows = range(1, len(member.args))
+        if any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in rows):
+            funcs = (member, *program.readers(member))
+            subtracted_last(*(f.handle for f in funcs))
+            lines.append(f"hb.subtracted_last({_said(funcs)})")
+    return lines
+
+
+def set_together(
+    program: Program, known: Guess, factors: set[str], precisions: dict[str, str]
+) -> list[str]:
+    """Make one product of sums of several, where that saves more than to store their factors one
+    after the other costs, whose names are added to ``factors``; ``precisions`` gets what is known
+    of a sum's products, by its name. Lines of Python, as below.
+    """
+    lines: list[str] = []
+    for member in program:
+        count = products_of(member, program)
+        if count == 0:  # a size that is asked for is one that the schedule depends on
+            continue
+        n, *rows = (known.extent(member, d) for d in range(len(member.args)))
+        depth = known.value(member.stages[1].reduced[0].extent)
+        many = count * depth * n * prod(rows) >= TOGETHER
+        if many and any(fills(n, m, depth) for m in rows):
+            funcs = (member, *program.readers(member))
+            total, *stored = together(*(f.handle for f in funcs))
+            factors.update(f.name() for f in stored)
+            precisions[total.name()] = precision_of(member)
+            lines.append(f"hb.together({_said(funcs)})")
     return lines
 
 

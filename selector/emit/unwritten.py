@@ -73,19 +73,20 @@ def _read_by(s: Store, context: KernelContext) -> Iterator[tuple[str, Affine, Ra
     statement = context.as_accumulate(s) or statement
     for o, other in ((statement.a, statement.b), (statement.b, statement.a)):
         if isinstance(o, Access) and (step > 1 or _has_zeros(other)):
-            if o.value is not None:
-                yield from _made_of(o)
-            else:
-                yield o.buffer, *_elements(o, -(-o.depth // step) * step)
+            yield from _loaded(o, -(-o.depth // step) * step)
 
 
-def _made_of(o: Access) -> Iterator[tuple[str, Affine, Ranges]]:
-    """The elements that an operand is computed of, which is read to its depth."""
-    assert o.value is not None
+def _loaded(o: Access, depth: int) -> Iterator[tuple[str, Affine, Ranges]]:
+    """What is read of which buffer; a computed operand stops at its depth, and its choices are
+    taken to read whatever they choose.
+    """
+    if o.value is None:
+        yield o.buffer, *_elements(o, depth)
+        return
     ranges = {ROW.name: (0, o.rows), DEPTH.name: (0, o.depth)}
-    for x in walk_expr(o.value):
-        if isinstance(x, Load):
-            yield x.buffer, to_affine(x.index), ranges
+    for load in walk_expr(o.value):
+        if isinstance(load, Load):
+            yield load.buffer, to_affine(load.index), ranges
 
 
 def _elements(o: Access, depth: int) -> Filled:
@@ -159,7 +160,10 @@ def settled(s: Accumulate, context: KernelContext) -> Accumulate:
     s = replace(s, a=_settled(s.a, context), b=_settled(s.b, context))
     for operand, other in ((s.a, s.b), (s.b, s.a)):
         if isinstance(operand, Access) and (_by_group(s) or _has_zeros(other)):
-            _check(s, operand, context)
+            if operand.value is None:
+                _check(s, operand, context)
+            else:
+                _check_computed(s, operand, context)
     return s
 
 
@@ -208,9 +212,6 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
     buffer, which holds all that the program reads: other places are of iterations that a condition
     leaves out.
     """
-    if o.value is not None:
-        _check_made(s, o, context)
-        return
     numbers = context.contents.numbers.get(o.buffer)
     found = None if numbers is None else _reached(o, context)
     if numbers is None or found is None:
@@ -229,13 +230,19 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
         )
 
 
-def _check_made(s: Accumulate, o: Access, context: KernelContext) -> None:
-    """The same of one that is computed of what lies in shared memory."""
-    for buffer, index, ranges in _made_of(o):
+def _check_computed(s: Accumulate, o: Access, context: KernelContext) -> None:
+    """``InternalError`` for a computed operand that meets zeros of the other one, and loads what is
+    not known to be a number.
+    """
+    for buffer, index, ranges in _loaded(o, o.depth):
         numbers = context.contents.numbers.get(buffer)
-        found = Reach.of(Event(index, ranges, context.contents.loops).places())
-        if numbers is not None and found is not None and found.missing(0, numbers)[1].any():
-            raise _refused(s.accumulator, buffer, f"{o.rows} rows of {o.depth} elements of a value")
+        if numbers is None or numbers.all():
+            continue
+        event = Event(index - index.offset, ranges, context.contents.loops)
+        reach = Reach.of(event.places())
+        if reach is None or reach.missing(index.offset, numbers)[1].any():
+            what = f"`{print_expr(index.to_expr())}` for {o.rows} rows of {o.depth} elements"
+            raise _refused(s.accumulator, buffer, what)
 
 
 def _check_columns(

@@ -58,7 +58,8 @@ held = {{name: np.ascontiguousarray(real(array)) for name, array in arrays.items
 for q in parameters:
     q.set(hl.Buffer(held[q.name()]) if q.name() in held else {scalars}[q.name()])
 made = hl.Pipeline(output).realize({extents})
-truths = [np.array(one).astype(np.float64) for one in (made if isinstance(made, list) else [made])]
+several = made if isinstance(made, (list, tuple)) else [made]
+truths = [np.array(one).astype(np.float64) for one in several]
 if "--emulate" in sys.argv:
     from emulation import run
 

@@ -7,8 +7,10 @@ are NaN (and once more another pattern). Kernels run in a process that may be lo
 not come back, or destroys the context, costs itself. ``--sanitize`` runs ``--only`` so many of
 them, evenly chosen, under each tool of compute-sanitizer, without poison and each array an
 allocation of its own. memcheck wants kernels whose waits end (``build_fuzzed.py --patience 5``);
-racecheck wants the others, whose barriers it knows. initcheck does not see what the copy engine
-stores, and would report results of such kernels as never written: it runs the others (``--seen``).
+racecheck wants the others, whose barriers it knows; it lays ``mbarrier.init``, which one thread
+does, to the first thread of each warp and to what a register has there: a hazard with a NOP ahead
+of ``SYNCS.EXCH`` is none. initcheck does not see what the copy engine stores, and would report
+results of such kernels as never written: it runs the others (``--seen``).
 Exit code 1 if anything is wrong.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,7 @@ def _example(node: Any) -> Any:
 
 def _eager(graph: Any, inputs: Sequence[Any], carve: Carve) -> Any:
     """Everything else operator by operator, with Inductor's decompositions: no compiler runs."""
+    importlib.import_module("torch._inductor.lowering")  # decompositions of pooling ask it
     from functorch.compile import make_boxed_func  # pyright: ignore
     from torch._dynamo.backends.common import aot_autograd  # pyright: ignore
     from torch._inductor.decomposition import select_decomp_table  # pyright: ignore

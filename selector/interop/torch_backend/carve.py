@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # pyright: ignore
 
 from selector.interop.torch_backend import store
 from selector.interop.torch_backend.covered import FLAT, family
-from selector.interop.torch_backend.graph import short
+from selector.interop.torch_backend.graph import RegionGraph, short
 from selector.interop.torch_backend.grow import Part, parts
 from selector.interop.torch_backend.library import ATTENTION, REGION
 from selector.interop.torch_backend.read import NotARegion, operator_name
@@ -69,6 +69,7 @@ def carved(graph: Any, options: Options) -> GraphReport:
     """Put regions into a graph; what became of each."""
     found = GraphReport()
     keeping = [p for p in parts(graph) if not _left(p, options, found)]
+    store.prepare(filter(None, map(_read, keeping)), options.target, options.folder)
     for part in keeping:
         found.regions.append(_replaced(graph, part, options))
     graph.eliminate_dead_code()
@@ -79,6 +80,15 @@ def carved(graph: Any, options: Options) -> GraphReport:
             if name != "getitem" and name not in FLAT | {"aten.permute", "aten.select"}:
                 found.left[short(name)] += 1
     return found
+
+
+def _read(part: Part) -> tuple[RegionGraph, dict[str, int]] | None:
+    """The data of a part, and sizes to be fast at; None for what is no region."""
+    try:
+        region = Region(part)
+    except Exception:  # it is said where the region is asked for
+        return None
+    return region.graph, region.symbols.hints
 
 
 def _left(part: Part, options: Options, report: GraphReport) -> bool:

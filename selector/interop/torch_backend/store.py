@@ -8,12 +8,20 @@ selector.interop.torch_backend FOLDER`` compiles them elsewhere.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import re
-from collections.abc import Mapping
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from selector import api, environment
@@ -118,14 +126,69 @@ def can_compile() -> bool:
     return all(importlib.util.find_spec(n) is not None for n in ("halide", "egglog"))
 
 
-def compile_folder(folder: Path, target: str) -> list[tuple[str, Entry]]:
+def compile_folder(folder: Path, target: str, processes: int = 1) -> Iterator[tuple[str, Entry]]:
     """Compile the regions of a folder that have neither kernel nor refusal for a target."""
-    made: list[tuple[str, Entry]] = []
-    for path in sorted(folder.glob("*.json")):
-        graph, hints = graph_of(path)
-        if _read(graph, target, folder) is None:
-            made.append((graph.key, _made(graph, hints, target, folder)))
-    return made
+    missing = [
+        path
+        for path in sorted(folder.glob("*.json"))
+        if _read(graph_of(path)[0], target, folder) is None
+    ]
+    make = partial(_made_of, target=target, folder=folder)
+    if min(processes, len(missing)) < 2:
+        yield from map(make, missing)
+        return
+    can_compile() and importlib.import_module("halide_bridge.torch_backend")  # for all of them
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+        for path, key in zip(missing, pool.map(_key_of, missing, [target] * len(missing),
+                             [folder] * len(missing)), strict=True):  # fmt: skip
+            graph, _ = graph_of(path)
+            yield key, _read(graph, target, folder) or Entry(graph, why="its process has ended")
+
+
+def _made_of(path: Path, target: str, folder: Path) -> tuple[str, Entry]:
+    graph, hints = graph_of(path)
+    return graph.key, _made(graph, hints, target, folder)
+
+
+def _key_of(path: Path, target: str, folder: Path) -> str:
+    return _made_of(path, target, folder)[0]
+
+
+def prepare(
+    regions: Iterable[tuple[RegionGraph, Mapping[str, int]]], target: str, folder: Path | None
+) -> None:
+    """Compile those of them that nobody has compiled, side by side where there are several: the
+    processes are children of one that has Halide loaded, and knows nothing of the caller's.
+    """
+    missing = {
+        g.key: (g, hints) for g, hints in regions if _known.get(_name(g.key, target)) is None
+    }
+    missing = {k: v for k, v in missing.items() if _read(v[0], target, folder) is None}
+    processes = min(len(missing), os.cpu_count() or 1)
+    if processes < 2 or not can_compile():
+        return
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        for key, (graph, hints) in missing.items():
+            _write(place, f"{key}.json", _text(graph, hints))
+        command = [sys.executable, "-m", "selector.interop.torch_backend", name]
+        command += ["--target", target, "--processes", str(processes)]
+        paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        subprocess.run(command, env=os.environ | paths, capture_output=True, check=False)
+        for key, (graph, _) in missing.items():
+            found = _read(graph, target, place)
+            if found is not None:
+                _known[_name(key, target)] = found
+            if folder is not None and found is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                for path in place.glob(f"{key}.*"):
+                    _copied(path, folder)
+
+
+def _copied(path: Path, folder: Path) -> None:
+    whole = folder / f".{path.name}.{os.getpid()}"
+    shutil.copyfile(path, whole)
+    whole.replace(folder / path.name)
 
 
 def _name(key: str, target: str) -> str:

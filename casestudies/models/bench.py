@@ -1,6 +1,6 @@
 """Time the models on a GPU: eager, Inductor, Inductor with max-autotune, and the backend.
 
-    python -m casestudies.models.bench RESULTS [--only DnCNN,GPT-2] [--batch 1,8] [--peers eager,...]
+    python -m casestudies.models.bench RESULTS [--only DnCNN,GPT-2] [--batch 1,8]
 
 RESULTS is a folder: a JSON for each model and batch, written after each step. Every model runs in
 a process of its own with a time limit. The processes compile beside each other; they measure one
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from casestudies.models.models import MODELS
 
-PEERS = "eager,inductor,tensor_selector"
+PEERS = "eager,tensor_selector,inductor"
 
 
 def main(arguments: list[str] | None = None) -> int:

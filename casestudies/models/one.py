@@ -16,12 +16,13 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from casestudies.models.models import Model, model_of, torch
 from selector.interop.torch_backend import report, tensor_selector
+from selector.interop.torch_backend.choice import alone
 from selector.interop.torch_backend.report import reports
 
 INPUTS, ROUNDS = 4, 20
@@ -68,6 +69,7 @@ def contenders(model: Any, folder: str) -> dict[str, Callable[[], Any]]:
 
     return {
         "eager": lambda: model,
+        "always": lambda: compiled(backend=tensor_selector, options=options | {"choose": "always"}),
         "tensor_selector": lambda: compiled(backend=tensor_selector, options=options),
         "inductor": lambda: compiled(),
         "max-autotune": lambda: compiled(mode="max-autotune-no-cudagraphs"),
@@ -137,14 +139,15 @@ class Measured:
             "model": model.name, "batch": batch, "gpu": torch.cuda.get_device_name(),
             "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"), "error": {},
             "compile_s": {}, "failed": {}, "us": {}, "call_us": {}, "kernels": {},
+            "regions": {}, "report": {},
         }  # fmt: skip
         self._path, self._model, self._batch = path, model, batch
 
     def write(self) -> None:
         self._path.write_text(json.dumps(self.found, indent=1))
 
-    def compiled(self, peers: list[str], folder: str) -> dict[str, Any]:
-        """Functions by contender, with their errors."""
+    def compiled(self, peers: list[str], folder: str, until: float) -> dict[str, Any]:
+        """Functions by contender, with their errors; none is begun later than that."""
         model = self._model
         exact = model.build("cuda", torch.float32)
         given = model.inputs(self._batch, "cuda", torch.float32)
@@ -156,21 +159,25 @@ class Measured:
         for name, make in contenders(made, folder).items():
             if name not in peers:
                 continue
+            if time.monotonic() > until:
+                self.found["failed"][name] = "no time was left"
+                continue
             try:
                 start = time.perf_counter()
                 functions[name] = make()
-                result = first(functions[name](x))
-                torch.cuda.synchronize()
+                with alone() if name == "eager" else nullcontext():  # cuDNN tries what it has
+                    result = first(functions[name](x))
+                    torch.cuda.synchronize()
                 self.found["compile_s"][name] = round(time.perf_counter() - start, 1)
                 self.found["error"][name] = float((result - wanted).norm() / wanted.norm())
             except Exception:  # one contender's failure is a result
                 functions.pop(name, None)
                 self.found["failed"][name] = traceback.format_exc()[-1500:]
-            if name == "tensor_selector":
+            if reports():
                 taken = [r for g in reports() for r in g.taken]
                 count = sum(len(g.regions) for g in reports())
-                self.found["regions"] = {"taken": len(taken), "all": count}
-                self.found["report"] = report(clear=True)
+                self.found["regions"][name] = {"taken": len(taken), "all": count}
+                self.found["report"][name] = report(clear=True).splitlines()
             self.write()
         return functions
 
@@ -199,14 +206,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", default="")
     parser.add_argument("--seconds", type=float, default=600)
     options = parser.parse_args(arguments)
-    start = time.monotonic()
+    until = time.monotonic() + 0.7 * options.seconds
+    torch.backends.cudnn.benchmark = True
     measured = Measured(options.model, options.batch, options.results)
     with torch.no_grad():
         with compiling():
-            functions = measured.compiled(options.peers.split(","), options.folder)
-        with measuring(start + 0.75 * options.seconds) as alone:
-            measured.found["alone"] = alone
-            torch.backends.cudnn.benchmark = True  # chosen where nobody disturbs
+            functions = measured.compiled(options.peers.split(","), options.folder, until)
+        with measuring(until) as undisturbed:
+            measured.found["undisturbed"] = undisturbed
             measured.measure(functions)
     return 0
 

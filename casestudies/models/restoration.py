@@ -97,7 +97,7 @@ class NafNet(nn.Module):
         self.up = nn.ModuleList(map(blocks, levels[::-1], up))
 
     def forward(self, x: Any) -> Any:
-        y, kept = self.first(x), list[Any]()
+        y, kept = self.first(x), []
         for blocks, smaller in zip(self.down, self.smaller, strict=True):
             kept.append(blocks(y))
             y = smaller(kept[-1])

@@ -8,7 +8,6 @@ selector.interop.torch_backend FOLDER`` compiles them elsewhere.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import multiprocessing
@@ -137,8 +136,7 @@ def compile_folder(folder: Path, target: str, processes: int = 1) -> Iterator[tu
     if min(processes, len(missing)) < 2:
         yield from map(make, missing)
         return
-    can_compile() and importlib.import_module("halide_bridge.torch_backend")  # for all of them
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("fork")) as pool:
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         for path, key in zip(missing, pool.map(_key_of, missing, [target] * len(missing),
                              [folder] * len(missing)), strict=True):  # fmt: skip
             graph, _ = graph_of(path)
@@ -157,8 +155,8 @@ def _key_of(path: Path, target: str, folder: Path) -> str:
 def prepare(
     regions: Iterable[tuple[RegionGraph, Mapping[str, int]]], target: str, folder: Path | None
 ) -> None:
-    """Compile those of them that nobody has compiled, side by side where there are several: the
-    processes are children of one that has Halide loaded, and knows nothing of the caller's.
+    """Compile those of them that nobody has compiled, side by side where there are several: in
+    processes that know nothing of the caller's, which may be any script.
     """
     missing = {
         g.key: (g, hints) for g, hints in regions if _known.get(_name(g.key, target)) is None
@@ -170,7 +168,7 @@ def prepare(
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         for key, (graph, hints) in missing.items():
-            _write(place, f"{key}.json", _text(graph, hints))
+            write(place, f"{key}.json", _text(graph, hints))
         command = [sys.executable, "-m", "selector.interop.torch_backend", name]
         command += ["--target", target, "--processes", str(processes)]
         paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -212,7 +210,7 @@ def _read(graph: RegionGraph, target: str, folder: Path | None) -> Entry | None:
 
 
 def _made(graph: RegionGraph, hints: Mapping[str, int], target: str, folder: Path | None) -> Entry:
-    _write(folder, f"{graph.key}.json", _text(graph, hints))
+    write(folder, f"{graph.key}.json", _text(graph, hints))
     if not can_compile():
         return Entry(graph, why="no kernel in the folder of regions, and no Halide here to make it")
     from halide_bridge.torch_backend import compile_region
@@ -226,9 +224,9 @@ def _made(graph: RegionGraph, hints: Mapping[str, int], target: str, folder: Pat
         why = f"{type(error).__name__}: {error}"
         if isinstance(error, UserError):
             why = error.why or error.what
-        _write(folder, f"{base}.refused", why)
+        write(folder, f"{base}.refused", why)
         return Entry(graph, why=why)
-    _write(folder, f"{base}.txt", text)
+    write(folder, f"{base}.txt", text)
     return Entry(graph, kernel, text=text)
 
 
@@ -236,7 +234,8 @@ def _text(graph: RegionGraph, hints: Mapping[str, int]) -> str:
     return json.dumps({"graph": json.loads(graph.text), "sizes": dict(hints)})
 
 
-def _write(folder: Path | None, name: str, text: str) -> None:
+def write(folder: Path | None, name: str, text: str) -> None:
+    """A file of a folder (None: nowhere), at once."""
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,13 @@ bool divided_last(Halide::Internal::Function weight, const Halide::Internal::Fun
 // of its only update are multiplied by; whether there are such, else nothing changes.
 bool multiplied_last(Halide::Internal::Function sum, const Functions &readers);
 
+// Has `readers` subtract what the factors of a sum's products are less by, where that is the same for
+// all terms of an element: the sums of the other factors, times that (differences.cpp). These sums are
+// Funcs whose names begin with `name`, the first factor's before the second's; none where nothing is
+// subtracted, and then nothing changes.
+std::vector<Halide::Func> subtracted_last(Halide::Internal::Function sum, const Functions &readers,
+                                          const std::string &name);
+
 // A Func of its own, of that name, for a factor (0 or 1) of the products that the only update of
 // `sum` adds to its element, which reads it. It is of the type that the factor is cast from, and of
 // dimensions that stand for variables of the sum, which `order` names. Undefined where it has no such

@@ -214,6 +214,11 @@ PYBIND11_MODULE(_native, m) {
           [](const Halide::Func &sum, const std::vector<Halide::Func> &readers) {
               return bridge::multiplied_last(sum.function(), bridge::functions(readers));
           });
+    m.def("subtracted_last",
+          [](const Halide::Func &sum, const std::vector<Halide::Func> &readers,
+             const std::string &name) {
+              return bridge::subtracted_last(sum.function(), bridge::functions(readers), name);
+          });
     m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
                         const std::string &name) {
         return bridge::operand(sum.function(), factor, order, name);

@@ -21,6 +21,7 @@ from halide_bridge.instead import (
     narrowed,
     operand,
     phased,
+    subtracted_last,
 )
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
@@ -72,6 +73,7 @@ __all__ = [
     "self_fed",
     "split_product",
     "store_in",
+    "subtracted_last",
     "teams",
     "tune",
 ]

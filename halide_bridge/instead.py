@@ -102,6 +102,27 @@ def multiplied_last(sum_: Func, *readers: Func) -> Func:
     return sum_
 
 
+def subtracted_last(sum_: Func, *readers: Func) -> list[Func]:
+    """Have a sum of products of int32 multiply what is not less by a number of its row or column, a
+    zero point, and ``readers``, which are all that read it, subtract what that makes: with
+    ``f[i, j] += (a[k, i] - z) * (b[k, j] - w[j])`` they read ``f[i, j] - w[j] * a_sum[i] - z *
+    b_sum[j] + K * z * w[j]`` of ``f[i, j] += a * b`` over K terms, bytes that a tensor unit takes.
+    Integers wrap around, so that is the same. Returns the sums of operands, Funcs of their own that
+    are to be scheduled, ``a``'s first; there is one where only one factor has a zero point.
+    ``ScheduleError`` for a sum without.
+    """
+    name = plain(sum_.name())
+    made: list[Func] = native().subtracted_last(sum_, [*readers], name)
+    if not made:
+        raise ScheduleError(
+            f"the factors of `{name}` are less by nothing",
+            why="its readers are to subtract what comes of that",
+            hint="f[...] += (a - z) * b, integers of 32 bits, where z is the same along the sum",
+            where=caller_location(),
+        )
+    return made
+
+
 def narrowed(func: Func, *readers: Func) -> Func:
     """A Func of its own that all ``readers`` read in place of ``func``, from now on: of the type
     that each of them casts what it reads to, so that they read the same values, of fewer bytes

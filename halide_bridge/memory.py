@@ -156,7 +156,9 @@ def store_in(func: _F, kind: MemoryType) -> _F:
 def pipeline_stages(func: _F, stages: int) -> _F:
     """Keep ``stages`` copies of the staged ``func`` in flight, filled ahead by the loop around it.
 
-    ``func`` lies in shared memory, which has to hold all copies. ``stages``: 1 to 16. Returns
+    ``func`` lies in shared memory, which has to hold all copies. ``stages``: 1 to 16. Of sums in
+    tile registers (AMX) 2 means software pipelining: the tiles of the next step of the loop over
+    the sum are loaded among the products of this one, each as soon as its register is free. Returns
     ``func``; ``ScheduleError`` for another number.
     """
     location = caller_location()

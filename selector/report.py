@@ -41,7 +41,7 @@ class StatementReport:
     ``stage`` is "init", "update", "rescale", "apply", "read" or "plain"; ``block`` is None where
     there is no product; ``copies`` is how many equal statements (up to bases) share this entry;
     ``matched`` are the named rules that matched in its scope, ``rules`` those that led to the
-    result.
+    result; ``precision`` says how far the products of halves of floats are from those of floats.
     """
 
     where: Where
@@ -53,6 +53,7 @@ class StatementReport:
     hint: str = ""
     capped: tuple[str, ...] = ()
     copies: int = 1
+    precision: str = ""
     explain: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property
@@ -101,6 +102,7 @@ class StatementReport:
             "hint": self.hint,
             "capped": list(self.capped),
             "copies": self.copies,
+            "precision": self.precision,
         }
 
     @staticmethod
@@ -117,6 +119,7 @@ class StatementReport:
             data["hint"],
             tuple(data["capped"]),
             data["copies"],
+            data.get("precision", ""),
             lambda: rules,
         )
 
@@ -161,6 +164,7 @@ def _lines(s: StatementReport, laws: bool) -> list[str]:
         lines.append(f"  {_WITHOUT_PRODUCT[s.stage]}")
     record = None if s.block is None else find(s.block.instruction)
     lines += [f"  {record.loses}"] if record is not None and record.loses else []
+    lines += [f"  {s.precision}"] if s.precision else []
     lines += [f"  temporary {t}" for t in s.temporaries]
     lines += _rules(s, laws)
     lines += [f"  the phase {phase!r} stopped at its cap" for phase in s.capped]

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.amx_matmul.problem import LAYOUTS, Cell, Problem, cells
+from casestudies.amx_matmul.problem import LAYOUTS, SCHEDULES, Cell, Problem, cells
 from casestudies.amx_matmul.reference import reference
 from casestudies.common.data import decoded, poisoned, random_inputs, relative_error
 from casestudies.measuring.machine import processor
@@ -38,7 +38,8 @@ FAST = tuple(
     Cell(types, layout, schedule)
     for types in TIMED
     for layout in LAYOUTS
-    for schedule in ("blocked", "blocked_parallel")
+    for schedule in SCHEDULES
+    if schedule.startswith("blocked")
 )
 ROUNDS, CALLS = 20, 10
 
@@ -149,20 +150,20 @@ def compiler() -> str:
 
 
 def times_of(folder: Path, types: tuple[str, str], threads: int) -> dict[str, Any]:
-    """Ours in both layouts, and the peers."""
+    """Ours in both layouts, software-pipelined and not, and the peers."""
     calls: dict[str, Callable[[], object]] = {}
     errors: dict[str, float] = {}
-    n = TIMED_SIZE
+    n, plain = TIMED_SIZE, "blocked" if threads == 1 else "blocked_parallel"
     for layout in LAYOUTS:
-        cell = Cell(types, layout, "blocked" if threads == 1 else "blocked_parallel")
-        kernel = load(cell.path(folder), trust=True)
-        problem = cell.problem(n, n, n)
+        problem = Cell(types, layout, plain).problem(n, n, n)
         arrays, _ = operands(problem, seed=1)
         arrays = {name: aligned(array) for name, array in arrays.items()}
-        out = aligned(poisoned(problem.output, np))
-        name = f"ours, B in {layout} order"
-        errors[name] = check(kernel, problem)
-        calls[name] = lambda k=kernel, a=arrays, o=out: k(**a, out=o)
+        for schedule, said in ((plain, ""), (f"{plain}_pipelined", ", pipelined")):
+            kernel = load(Cell(types, layout, schedule).path(folder), trust=True)
+            out = aligned(poisoned(problem.output, np))
+            name = f"ours, B in {layout} order{said}"
+            errors[name] = check(kernel, problem)
+            calls[name] = lambda k=kernel, a=arrays, o=out: k(**a, out=o)
     found = timed(calls | peers(types[0]), threads)
     return {name: times | {"error": errors.get(name)} for name, times in found.items()}
 

@@ -11,7 +11,8 @@ from selector.diagnostics import UserError
 
 LAYOUTS = ("standard", "vnni")
 SCHEDULES = (
-    "reference", "reordered", "preload_a", "preload_b", "parallel", "blocked", "blocked_parallel",
+    "reference", "reordered", "preload_a", "preload_b", "pipelined", "parallel", "blocked",
+    "blocked_parallel", "blocked_pipelined", "blocked_parallel_pipelined",
 )  # fmt: skip
 TYPES = (("bf16", "bf16"), ("s8", "s8"), ("u8", "s8"), ("s8", "u8"), ("u8", "u8"))
 GROUP = {"bf16": 2, "s8": 4, "u8": 4}

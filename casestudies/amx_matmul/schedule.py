@@ -4,15 +4,14 @@ AMX), each for both layouts of B.
 ``reference``: tiles of C row by row; the tile stays in registers over the whole sum.
 ``reordered``: column by column, so that a part of B stays in the cache.
 ``preload_a``, ``preload_b``: a panel of the operand is copied before it is used.
+``pipelined``: reference, software-pipelined: tiles of the next step of the sum are loaded among the
+products of this one (``hb.pipeline_stages`` of the sums).
 ``parallel``: reference, with the rows of tiles on all cores.
 ``blocked``: for speed, on one core: the columns of B that one block needs stay in its second-level
 cache while all rows of A pass.
 ``blocked_parallel``: for speed, on all cores: each takes square blocks of C, and swizzles or copies
 the columns of B that it needs for itself.
-
-Software pipelining, the table's last row, interleaves the loads and stores of one tile with the
-products of another. Halide's loops cannot say that: an iteration is finished before the next one
-starts. What can be said is ``prefetch``, and the order within a statement is the emitter's.
+``blocked_pipelined``, ``blocked_parallel_pipelined``: the same, software-pipelined.
 """
 
 from __future__ import annotations
@@ -48,6 +47,9 @@ def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.
     """The output, scheduled as one of ``SCHEDULES``."""
     if name not in SCHEDULES:
         raise UserError(f"no schedule {name!r}", hint=f"schedules: {', '.join(SCHEDULES)}")
+    if name.endswith("pipelined"):
+        hb.pipeline_stages(p.mm, 2)
+        name = name.removesuffix("pipelined").rstrip("_")
     if not tiles.vector_n:
         columns = LANES_LIMIT // (tiles.m * depth(p))
         tiles = replace(tiles, vector_n=next(n for n in (32, 16) if n <= min(columns, tiles.n)))

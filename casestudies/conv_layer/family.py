@@ -15,7 +15,7 @@ from selector.families.layers import Tiling
 def by_family(p: Layer, tiling: Tiling) -> hl.Func:
     """Schedule for warpgroups; returns the output."""
     taps: tuple[Any, ...] = (p.r.y, p.r.z)
-    if p.stride > 1:  # the pixels of a tap lie apart
+    if p.stride > 1 and tiling.taps == 1:  # the pixels of a tap lie apart
         staged = hb.operand(p.conv, 0, [p.r.x, p.x, p.y, p.n, *taps])
     else:
         staged = p.image.in_(p.conv)

@@ -23,8 +23,8 @@ from halide_bridge.memory import apart
 from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
-from halide_bridge.schedules.candidates import candidates, sum_of
-from halide_bridge.schedules.factors import set_apart, set_divided, set_narrow
+from halide_bridge.schedules.candidates import candidates, forms, sum_of
+from halide_bridge.schedules.factors import set_apart, set_divided, set_narrow, set_zero_points
 from halide_bridge.schedules.made import chains
 from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
@@ -189,7 +189,9 @@ def _plan(
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, location, some)
     lines: list[str] = []
-    for step in (set_narrow, set_divided, partial(set_apart, known=known, machine=machine)):
+    zero_points = partial(set_zero_points, known=known)
+    apart = partial(set_apart, known=known, machine=machine)
+    for step in (set_narrow, set_divided, zero_points, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
         lines += changed
@@ -212,8 +214,9 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) ->
                 plan = plan.without(member.label, found)
             continue
         why = ""
-        for tiling in candidates(found, program, known, plan.machine):
-            more = plan.having(member.label, found, tiling)
+        asked = program, known, plan.machine
+        for form, tiling in ((f, t) for f in forms(found) for t in candidates(f, *asked)):
+            more = plan.having(member.label, form, tiling)
             miss = _why_not(outputs, more, wanted)
             if not miss:
                 plan = more

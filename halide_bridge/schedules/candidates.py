@@ -118,18 +118,31 @@ def _is_joined(
     layer: Layer, turned: bool, program: Program, known: Guess, machine: Machine
 ) -> bool:
     """Whether a layer is faster with its channels and columns as one sum, for which its image is
-    written anew with a window for each pixel (``turned``: it is in any case).
+    written anew with a window for each pixel (``turned``: it is in any case). Never where no
+    product is saved: its channels are whole vectors.
     """
     if layer.columns is None or max(layer.phases) > 1:
         return False
     shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
     own = _layer_shape(replace(layer, joined=True), program, known)
+    if own.deep * own.taps >= shape.deep * shape.taps:
+        return False
     behind = pixels // layer.steps[layer.columns.image]
     if not layers.worth_turning(own, behind, machine):
         return False
     alone = layers.microseconds(shape, machine)
     alone += layers.copying(shape, pixels, machine) if turned else 0
-    return alone > layers.microseconds(own, machine) + layers.copying(own, behind, machine)
+    copied = layers.copying(own, behind, machine)
+    if not turned:  # else its weights are copied, too
+        copied += layers.copying_weights(own, machine)
+    return alone > layers.microseconds(own, machine) + copied
+
+
+def forms(found: Sum) -> tuple[Sum, ...]:
+    """A sum, and what else it may be where the compiler takes no schedule of that."""
+    if isinstance(found, Layer) and found.joined:
+        return found, replace(found, joined=False)
+    return (found,)
 
 
 def candidates(found: Sum, program: Program, known: Guess, machine: Machine) -> Iterator[Tiling]:

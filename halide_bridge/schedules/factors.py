@@ -6,10 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from halide_bridge.instead import divided_last, multiplied_last, narrowed, operand
+from halide_bridge.instead import (
+    divided_last,
+    multiplied_last,
+    narrowed,
+    operand,
+    subtracted_last,
+)
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import fills, sum_of
 from halide_bridge.schedules.recognise.attention import online_of
+from halide_bridge.schedules.recognise.differences import has_zero_points
 from halide_bridge.schedules.recognise.divided import divided_of, has_numbers
 from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import only_cast
@@ -44,6 +51,19 @@ def set_divided(program: Program) -> list[str]:
         funcs = (found.weight, found.total, found.mixed, found.reader, *found.between)
         divided_last(*(f.handle for f in funcs))
         lines.append(f"hb.divided_last({_said(funcs)})")
+    return lines
+
+
+def set_zero_points(program: Program, known: Guess) -> list[str]:
+    """Have what reads sums for tensor units subtract zero points. Lines of Python, as below."""
+    lines: list[str] = []
+    for member in (m for m in program if len(m.args) > 1 and has_zero_points(m, program)):
+        depth = max(known.value(r.extent) for r in member.stages[1].reduced)
+        rows = range(1, len(member.args))
+        if any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in rows):
+            funcs = (member, *program.readers(member))
+            subtracted_last(*(f.handle for f in funcs))
+            lines.append(f"hb.subtracted_last({_said(funcs)})")
     return lines
 
 

@@ -46,7 +46,7 @@ def by_layer(
         total, stored, args, phases = _parted(script, total, stored, channels)
         channels = inner
     operands = _Operands(script, program, known, total, found.copied, made)
-    if max(found.steps) > 1:
+    if max(found.steps) > 1 and size.taps == 1:
         staged = _windows(script, found, total, (channels, taps))
         replace(operands, total=staged).rows(found.image, (found.inner,))
     else:
@@ -91,8 +91,8 @@ def _joined(
     image, weights = factors[:: 1 if found.factor == 0 else -1]
     source, run = program.members[found.image], VECTOR // found.bytes
     pixels = script.func(source.label, source.handle), found.columns.image
-    side_by_side(script, weights, run)
-    side_by_side(script, image, run, pixels)
+    side_by_side(script, weights, found.columns.terms, run)
+    side_by_side(script, image, found.columns.terms, run, pixels)
     return total, {found.image: image, found.weights: weights}
 
 

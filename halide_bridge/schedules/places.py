@@ -63,7 +63,11 @@ class Scheduling:
                 placement.places[member.name] = Place.KERNEL
                 placement.reader.pop(member.name, None)
         over = plan.machine.multiprocessors if plan.spread else 0
-        self.sweeps = Sweeps(self.script, placement, plan.known, over)
+        tiled = {
+            reader for m in program if m.label in plan.tensor
+            and (reader := placement.reader.get(m.name)) and self._tiled_alike(m, reader)
+        }  # fmt: skip
+        self.sweeps = Sweeps(self.script, placement, plan.known, frozenset(tiled), over)
         place_inner_sums(placement, plan.apart | plan.stored | plan.tensor.keys())
         for member in program:
             reader = placement.reader.get(member.name)

@@ -24,14 +24,22 @@ FEW = 256  # elements that are no work for all warps of a GPU
 
 
 class Sweeps:
-    """Those of one pipeline; ``known``: sizes to be fast at; ``spread``: over how many
-    multiprocessors long rows are, if several blocks may have one.
+    """Those of one pipeline; ``known``: sizes to be fast at; ``tiled``: Funcs that are stored by
+    the blocks of products; ``spread``: over how many multiprocessors long rows are, if several
+    blocks may have one.
     """
 
-    def __init__(self, script: Script, placement: Placement, known: Guess, spread: int = 0) -> None:
+    def __init__(
+        self,
+        script: Script,
+        placement: Placement,
+        known: Guess,
+        tiled: frozenset[str],
+        spread: int = 0,
+    ) -> None:
         self.script, self.placement, self.known, self.spread = script, placement, known, spread
         self.sweeps = {m.name: sweep_of(m, placement) for m in placement.program if m.reduction}
-        self.shared = share(placement)
+        self.shared = share(placement, tiled)
 
     def of_reader(self, member: Member) -> Grid | None:
         """The kernel of a Func whose blocks compute sweeps that it reads; None if they do not."""

@@ -81,7 +81,7 @@ def turned(
     high = -(-vectors // -(-vectors // (THREADS // wide)))
     vo, vt, vl = script.variables("vo", "vt", "vl")
     copy.split(args[d], vo, vt, high * run).split(vt, vt, vl, run).vectorize(vl)
-    if d and wide == LANES:  # fewer neighbours, such as taps, would leave a tile empty
+    if d and wide == LANES and sizes[0] > LANES // 2:  # shorter rows, such as taps, fill no tile
         _by_tiles(script, source, copy, d, high * run, sizes)
         return copy
     lo, li = script.variables("lo", "li")
@@ -120,26 +120,32 @@ def _by_tiles(
 
 
 def side_by_side(
-    script: Script, func: Recorded, run: int, source: tuple[Recorded, int] | None = None
+    script: Script,
+    func: Recorded,
+    terms: int,
+    run: int,
+    source: tuple[Recorded, int] | None = None,
 ) -> None:
-    """A kernel for a Func of few elements along its first dimension, which a thread has all of, as
-    vectors of ``run``; its neighbours have those behind them. What they all read of a ``source``
-    comes to shared memory first, where elements lie side by side along one of its dimensions: what
-    neighbours read is in different banks.
+    """A kernel for a Func of so few ``terms`` along its first dimension that a warp has those of
+    some neighbours, a vector of ``run`` each, side by side as they lie. What neighbours read of a
+    ``source`` comes to shared memory first, where elements lie side by side along one of its
+    dimensions: what they read is in different banks.
     """
     first, *others = func.args()
     func.compute_root()
-    aligned(func, first, run * SECTOR // VECTOR)  # of a part of one the cache reads the rest
-    vo, vl, xo, xi, yo, yi = script.variables("vo", "vl", "xo", "xi", "yo", "yi")
-    func.split(first, vo, vl, run).vectorize(vl).unroll(vo)
+    sector = run * SECTOR // VECTOR  # of a part of one the cache reads the rest
+    aligned(func, first, sector)
+    vectors = -(-terms // sector) * sector // run
+    vo, vl, xo, xu, xi, yo, yi = script.variables("vo", "vl", "xo", "xu", "xi", "yo", "yi")
+    func.split(first, vo, vl, run).vectorize(vl)
     line, rows, outer = (*others[:2], others[2:]) if len(others) > 1 else (*others, None, [])
-    func.split(line, xo, xi, LANES)
-    blocks, threads = [xo], [xi]
+    func.split(line, xo, xi, LANES).split(xi, xu, xi, max(1, LANES // vectors)).unroll(xu)
+    blocks, threads = [xo], [vo, xi]
     if rows is not None:
         func.split(rows, yo, yi, THREADS // LANES)
-        blocks, threads = [xo, yo], [xi, yi]
+        blocks, threads = [xo, yo], [vo, xi, yi]
     blocks += fused(script, func, outer)
-    func.reorder(vl, vo, *threads, *blocks).gpu_blocks(*blocks).gpu_threads(*threads)
+    func.reorder(vl, xu, *threads, *blocks).gpu_blocks(*blocks).gpu_threads(*threads)
     if source is not None:
         tile = source[0].in_(func)
         tile.compute_at(func, xo).store_in(GPU_SHARED)

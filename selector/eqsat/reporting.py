@@ -19,6 +19,7 @@ from selector.ir.nodes import Call, Expr, ExprVar, IntImm, Load, LocToLoc, Stmt,
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import map_expr, map_stmt, walk_expr
 from selector.operands.expand import PART
+from selector.operands.halves import error_bounds
 from selector.operands.updates import Update
 from selector.report import Block, StatementReport
 
@@ -87,6 +88,7 @@ def describe(
     """An entry for each distinct statement of a scope; equal ones are counted."""
     copies = Counter(k.term for k in scope.skeletons)
     reasons = {id(m.statement): m for m in misses}
+    bounds = error_bounds(scope.stores, scope.computed)
     entries: list[StatementReport] = []
     for term in copies:
         store, skeleton = next(
@@ -104,7 +106,9 @@ def describe(
                 StatementReport(place, place.stage, None, miss=why, hint=hint, copies=count)
             )
             continue
-        entries.append(_selected(place, scope, store, skeleton, solution, count))
+        found = _selected(place, scope, store, skeleton, solution, count)
+        known = bounds.get(store.buffer, "") if found.block is not None else ""
+        entries.append(replace(found, precision=known) if known else found)
     return entries
 
 

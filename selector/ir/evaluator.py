@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -245,7 +245,7 @@ def _bind_variables(e: Expr, frame: Frame) -> None:
             frame.variables[x.name] = frame.variables[x.name].astype(dtype_of(x.type))
 
 
-def evaluate_scalar(e: Expr, env: Mapping[str, int]) -> int:
+def evaluate_scalar(e: Expr, env: Mapping[str, int | float]) -> int:
     """The value of a scalar integer expression, in Python integers: for sizes and launch geometry.
     Positions that are computed in floats (``floor(x * scale)``) are rounded as their types say.
 
@@ -257,7 +257,7 @@ def evaluate_scalar(e: Expr, env: Mapping[str, int]) -> int:
         case Var(name, _):
             if name not in env:
                 raise InternalError(f"the variable `{name}` has no value")
-            return env[name]
+            return int(env[name])
         case Binary(op, a, b):
             return FOLD[op](evaluate_scalar(a, env), evaluate_scalar(b, env))
         case Compare(op, a, b) if not a.type.is_float:
@@ -265,7 +265,9 @@ def evaluate_scalar(e: Expr, env: Mapping[str, int]) -> int:
         case Cast(t, v) if t.is_integer and v.type.is_integer:
             return wrap(evaluate_scalar(v, env), t.element)
         case Cast() | Compare() if not _loads(e):
-            return _evaluated_as_written(e, env)
+            return int(_evaluated_as_written(e, env))
+        case Let(name, v, body) if v.type.is_float and not _loads(v):
+            return evaluate_scalar(body, {**env, name: float(_evaluated_as_written(v, env))})
         case Not(v):
             return int(not evaluate_scalar(v, env))
         case Select(c, t, f):
@@ -276,10 +278,10 @@ def evaluate_scalar(e: Expr, env: Mapping[str, int]) -> int:
             raise InternalError(f"no integer at hand for {print_expr(e)}")
 
 
-def _evaluated_as_written(e: Expr, env: Mapping[str, int]) -> int:
+def _evaluated_as_written(e: Expr, env: Mapping[str, int | float]) -> Any:
     from selector.ir.traverse import free_vars
 
     missing = free_vars(e) - env.keys()
     if missing:
         raise InternalError(f"the variable `{min(missing)}` has no value")
-    return int(evaluate_expr(e, {name: env[name] for name in free_vars(e)})[0])
+    return evaluate_expr(e, {name: env[name] for name in free_vars(e)})[0]

@@ -10,10 +10,8 @@ again after growing pauses.
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import random
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -123,6 +121,9 @@ class Service:
 
     def _try(self, method: str, path: str, body: bytes, deadline: float) -> Reply | str:
         """One attempt: the reply, or why there is none."""
+        import http.client  # these two take longer than a kernel from the cache
+        import ssl
+
         try:
             return self._send(method, path, body, deadline)
         except ssl.SSLError as error:
@@ -131,6 +132,8 @@ class Service:
             return str(error) or type(error).__name__
 
     def _send(self, method: str, path: str, body: bytes, deadline: float) -> Reply:
+        import http.client
+
         parts = urlsplit(self.url)
         assert parts.hostname is not None
         left = deadline - time.monotonic()

@@ -351,6 +351,13 @@ def test_a_split_product_is_nearly_one_of_floats() -> None:
     truth = arrays["A"].astype(float) @ arrays["B"].astype(float)
     kernels = [hb.compile(out, target="sm_80", cache=False) for out in (split, halves)]
     assert [len(names_selected(out, "sm_80")) for out in (split, halves)] == [3, 1]
+    said = [{e.precision for e in k.report.updates} for k in kernels]
+    assert said[0] == {
+        "each product of floats is off by at most 3 * 2^-22 of itself, as long as both values are "
+        "from 2^-3 to 65504 (smaller ones are off by 2^-25)"
+    }
+    assert said[1] == {""}
+    assert str(kernels[0].report).count("3 * 2^-22") == len(kernels[0].report.updates)
     off = [np.max(np.abs(k.interpret(**arrays) - truth) / truth) for k in kernels]
     assert off[0] < 3 * 2.0**-22 + 64 * 2.0**-24  # sums of floats are rounded, too
     assert off[1] > 2.0**-14

@@ -20,13 +20,13 @@ import halide_bridge as hb
 from casestudies.amx_matmul.algorithm import multiply
 from casestudies.amx_matmul.bench import check, operands
 from casestudies.amx_matmul.problem import LAYOUTS, Cell, cells
-from casestudies.amx_matmul.schedule import schedule
+from casestudies.amx_matmul.schedule import Tiles, schedule
 from selector.api import Kernel
 from selector.diagnostics import UserError
 from selector.ir.nodes import Allocate, ForKind
 from selector.ir.traverse import walk_stmt
 
-TABLE = ("reference", "reordered", "preload_a", "preload_b")
+TABLE = ("reference", "reordered", "preload_a", "preload_b", "pipelined")
 INSTRUCTION = {
     ("bf16", "bf16"): "amx.tdpbf16ps.m16n16k32",
     ("s8", "s8"): "amx.tdpbssd.m16n16k64",
@@ -72,7 +72,9 @@ def test_selected_and_right_in_the_interpreter(cell: Cell, verified: Verified) -
 @IN_C
 @pytest.mark.parametrize("types", COMPILED, ids="-".join)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", [*TABLE, "parallel", "blocked_parallel"])
+@pytest.mark.parametrize(
+    "name", [*TABLE, "parallel", "blocked_parallel", "blocked_parallel_pipelined"]
+)
 def test_the_emitted_c_is_right(
     types: tuple[str, str], layout: str, name: str, verified: Verified
 ) -> None:
@@ -81,6 +83,34 @@ def test_the_emitted_c_is_right(
         return
     for m, n, k in SIZES:
         assert check(kernel(cell), cell.problem(m, n, k)) <= limit(cell), (m, n, k)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tiles_of_the_next_step_are_loaded_among_products(layout: str) -> None:
+    """Before it each register is loaded; then as soon as the last product has read it."""
+    source = kernel(Cell(("bf16", "bf16"), layout, "pipelined")).source
+    steady = source[source.index("inside - 1; ++") :]
+    lines = [line.strip() for line in steady.splitlines()[1:9]]
+    order = [line[: line.index(",")] for line in lines]
+    assert order == [
+        "tile_dpbf16ps(0", "tile_dpbf16ps(1", "tile_load(5", "tile_dpbf16ps(2", "tile_load(4",
+        "tile_dpbf16ps(3", "tile_load(6", "tile_load(7",
+    ]  # fmt: skip
+
+
+def test_with_two_registers_for_operands_loads_are_ahead_within_a_step_too() -> None:
+    """Six hold sums; what is multiplied next is loaded as soon as one of the others is free."""
+    types = ("bf16", "bf16")
+    output = schedule(multiply(types, "vnni"), "pipelined", Tiles(m=48))
+    found = hb.compile(output, target="amx", cache=False)
+    steady = found.source[found.source.index("inside - 1; ++") :]
+    lines = [line.strip().split("(")[0] for line in steady.splitlines()[1:]]
+    body = lines[: lines.index("}")]
+    assert body.count("tile_dpbf16ps") == 6
+    assert body[-1] == "tile_load"
+    for m, n, k in SIZES:
+        problem = Cell(types, "vnni", "pipelined").problem(m, n, k)
+        assert check(found, problem) <= 1e-6, (m, n, k)
 
 
 def test_the_swizzle_is_made_once_for_all_rows() -> None:

@@ -201,6 +201,18 @@ def test_stages_on_a_cpu() -> None:
     assert "hint:  leave pipeline_stages out" in text
 
 
+def test_tiles_are_loaded_one_step_ahead_at_most() -> None:
+    text = said(ScheduleError, f"allocate mm[float32 * 256] in AMXTile stages(3)\n{block(16, 16)}")
+    assert text.startswith("tiles of `mm` cannot be loaded 2 steps ahead\n")
+    assert text.endswith("hint:  pipeline_stages of 2")
+
+
+def test_nothing_is_loaded_ahead_without_a_loop_over_the_sum() -> None:
+    text = said(ScheduleError, f"allocate mm[float32 * 256] in AMXTile stages(2)\n{block(16, 16)}")
+    assert text.startswith("no operands of `mm` can be loaded ahead\n")
+    assert "hint:  a loop over the sum" in text
+
+
 def test_a_vector_that_may_have_changed() -> None:
     body = "let v = C[ramp(0, 1, 4)]\nC[ramp(0, 1, 4)] = x4(1.0f)\nC[ramp(8, 1, 4)] = v"
     assert said(EmitError, body) == "a vector of `C` is used after that may have changed"

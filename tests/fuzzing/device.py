@@ -30,12 +30,15 @@ def run_on_device(
 
 
 def _held(array: Array) -> Any:
-    """An array on the device whose memory is whole chunks: kernels read the chunk that holds its
-    last element as one, which is no more than any allocation has, but memcheck counts bytes.
+    """An array on the device whose memory is whole chunks, all of which is written: kernels read the
+    chunk that holds its last element as one and drop what lies behind, which is no more than any
+    allocation has, but memcheck counts bytes and initcheck asks who wrote them.
     """
     import cupy
 
-    room = cupy.cuda.alloc(-(-array.nbytes // CHUNK) * CHUNK)
+    size = -(-array.nbytes // CHUNK) * CHUNK
+    room = cupy.cuda.alloc(size)
+    room.memset(0xFF, size)
     made = cupy.ndarray(array.shape, array.dtype, room)
     made.set(array)
     return made

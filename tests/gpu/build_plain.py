@@ -1,7 +1,7 @@
 """Compile plain pipelines as ``autoschedule`` schedules them, for ``check_plain.py`` and
 ``run_plain.py``.
 
-    python tests/gpu/build_plain.py FOLDER [--target sm_90a] [--match REGEX] [--jobs]
+    python tests/gpu/build_plain.py FOLDER [--target sm_90a] [--match REGEX] [--jobs] [--workers N]
 
 Needs Halide, no GPU. Sizes are not told: a kernel takes any. Beside each kernel stand its schedule
 (``.txt``), and its small arguments with what Halide's own compiler makes of them (``.npz``). With
@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import re
 import sys
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,37 +44,44 @@ def save_case(path: Path, case: Plain, wanted: list[Any]) -> None:
     np.savez(path, about=np.array(json.dumps(about)), **arrays)
 
 
-def build_pipelines(options: argparse.Namespace) -> None:
-    for name, make in PIPELINES.items():
-        if not re.search(options.match, name):
-            continue
-        case = make()
-        schedule = hb.autoschedule(case.outputs, target=options.target)
-        kernel = hb.compile(case.outputs, target=options.target, name=name)
-        kernel.save(options.folder / f"{name}.kernel", overwrite=True)
-        (options.folder / f"{name}.txt").write_text(f"{schedule.report}\n\n{schedule.source}")
-        save_case(options.folder / f"{name}.npz", case, by_halide(make()))
-        print(name, flush=True)
+def build_pipeline(folder: Path, target: str, name: str) -> str:
+    case = PIPELINES[name]()
+    schedule = hb.autoschedule(case.outputs, target=target)
+    hb.compile(case.outputs, target=target, name=name).save(
+        folder / f"{name}.kernel", overwrite=True
+    )
+    (folder / f"{name}.txt").write_text(f"{schedule.report}\n\n{schedule.source}")
+    save_case(folder / f"{name}.npz", case, by_halide(PIPELINES[name]()))
+    return name
 
 
-def build_jobs(options: argparse.Namespace) -> None:
-    """Of jobs, at their sizes."""
+def build_job(folder: Path, target: str, at: int) -> str:
+    """Of a job, at its sizes."""
+    job, begin = jobs()[at], time.perf_counter()
+    outputs = PIPELINES[job.pipeline]().outputs
+    funcs = outputs if isinstance(outputs, list) else [outputs]
+    sizes = {n: shape for n, (shape, _) in job.inputs.items()}
+    sizes |= {n or plain(funcs[0].name()): shape for n, (shape, _) in job.outputs.items()}
+    kernel = hb.compile(outputs, target=target, name=job.pipeline, schedule="auto", sizes=sizes)
+    kernel.save(folder / f"{job.slug}.kernel", overwrite=True)
+    seconds = time.perf_counter() - begin
+    schedule = hb.autoschedule(outputs, target=target, sizes=sizes)
+    (folder / f"{job.slug}.txt").write_text(f"{schedule.report}\n\n{schedule.source}")
+    return f"{job.name}: {seconds:.1f} s"
+
+
+def jobs() -> list[Any]:
     from plain_all_jobs import JOBS
 
-    for job in JOBS:
-        if not re.search(options.match, job.name):
-            continue
-        outputs, begin = PIPELINES[job.pipeline]().outputs, time.perf_counter()
-        funcs = outputs if isinstance(outputs, list) else [outputs]
-        sizes = {n: shape for n, (shape, _) in job.inputs.items()}
-        sizes |= {n or plain(funcs[0].name()): shape for n, (shape, _) in job.outputs.items()}
-        kernel = hb.compile(outputs, target=options.target, name=job.pipeline, schedule="auto",
-                            sizes=sizes)  # fmt: skip
-        kernel.save(options.folder / f"{job.slug}.kernel", overwrite=True)
-        seconds = time.perf_counter() - begin
-        schedule = hb.autoschedule(outputs, target=options.target, sizes=sizes)
-        (options.folder / f"{job.slug}.txt").write_text(f"{schedule.report}\n\n{schedule.source}")
-        print(f"{job.name}: {seconds:.1f} s", flush=True)
+    return [*JOBS]
+
+
+def apart(workers: int, build: Any, tasks: list[Any]) -> Iterator[str]:
+    if workers < 2:
+        yield from map(build, tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(build, tasks)
 
 
 def main() -> int:
@@ -80,9 +90,17 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--match", default="", help="only those whose name holds this (regex)")
     parser.add_argument("--jobs", action="store_true")
+    parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    (build_jobs if options.jobs else build_pipelines)(options)
+    if options.jobs:
+        named = [*enumerate(job.name for job in jobs())]
+    else:
+        named = [(name, name) for name in PIPELINES]
+    build = partial(build_job if options.jobs else build_pipeline, options.folder, options.target)
+    tasks = [task for task, name in named if re.search(options.match, name)]
+    for said in apart(options.workers, build, tasks):
+        print(said, flush=True)
     return 0
 
 

@@ -40,7 +40,8 @@ if [ "$part" != 2 ]; then
     step python3 tests/gpu/run_variants.py artifacts/tutorial --results "$results/tutorial.json"
   fi
   if [ -d artifacts/plain_jobs ]; then
-    step python3 tests/gpu/run_plain.py artifacts/plain_jobs --ahead 14 --results "$results/plain.json"
+    step python3 tests/gpu/run_plain.py artifacts/plain_jobs --ahead 14
+    step python3 tests/gpu/run_plain.py artifacts/plain_jobs --results "$results/plain.json"
   fi
 fi
 if [ "$part" != 1 ]; then

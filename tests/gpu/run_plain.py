@@ -1,15 +1,17 @@
 """Check and time plain pipelines that nobody scheduled, beside torch, on the GPU machine.
 
     python tests/gpu/run_plain.py FOLDER [--results plain.json] [--match REGEX] [--seconds N]
+        [--old FOLDER] [--halide FOLDER] [--ahead N]
     python tests/gpu/run_plain.py page RESULTS ...
 
 Each kernel of ``build_plain.py`` is checked against float64 after poison, and then timed in turn
 with torch as it is, with ``torch.compile``, of rows with a Triton kernel, and with a copy of as
 many bytes, all as CUDA graphs over data beyond L2; so is a kernel of the same name in the folder
-``--old``, and what Halide's Anderson2021 made of it (``build_halide.py``) in the folder
-``--halide``: a run of its own, as an access outside of an array is the end of it. ``--ahead N``:
-what ``torch.compile`` makes is compiled by so many processes before. The second form prints the
-results as a table. Needs CuPy, torch and Triton.
+``--old``, and the fastest of what Halide's Anderson2021 made of it (``build_halide.py``) in the
+folder ``--halide``. ``--ahead N``: nothing is timed; so many processes compile what
+``torch.compile`` makes, and check what Halide made, an access outside of an array being the end of
+a process. Rows that are in the results are kept, so that a run can be in parts. The second form
+prints the results as a table. Needs CuPy, torch and Triton.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from math import exp, log, prod
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 import torch  # noqa: E402
+from halide_peer import BrokenError, check, fastest  # noqa: E402
 from plain_all_jobs import JOBS  # noqa: E402
 from plain_jobs import Job  # noqa: E402
 
@@ -55,6 +59,11 @@ def poisoned(shape: tuple[int, ...], kind: torch.dtype) -> Any:
     if kind.is_floating_point:
         return torch.full(shape, float("nan"), dtype=kind, device="cuda")
     return torch.full(shape, 77, dtype=torch.int32, device="cuda").to(kind)
+
+
+def poison(job: Job, outputs: dict[str, Any]) -> None:
+    for (shape, kind), out in zip(job.outputs.values(), outputs.values(), strict=True):
+        out.copy_(poisoned(shape, kind))
 
 
 def as_tuple(found: Any) -> tuple[Any, ...]:
@@ -138,32 +147,34 @@ def others(job: Job) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def by_halide(
-    job: Job, path: Path, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]
-) -> list[Call] | None:
-    """Calls of what Halide's own autoscheduler made; None where that is wrong or fails."""
-    from halide_peer import HalidePipeline
+def check_halide(job: Job, folder: Path, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    def fault() -> str:
+        error = error_of(job, [*outputs.values()], inputs)
+        poison(job, outputs)
+        return "" if error <= job.error else f"wrong: {error}"
 
-    pipeline = HalidePipeline(path, job)
-    for (shape, kind), out in zip(job.outputs.values(), outputs[0].values(), strict=True):
-        out.copy_(poisoned(shape, kind))
-    try:
-        pipeline(inputs[0], [*outputs[0].values()])
-        torch.cuda.synchronize()
-    except RuntimeError as error:
-        print(f"  Anderson2021: {error}")
-        return None
-    error = error_of(job, [*outputs[0].values()], inputs[0])
-    if not error <= job.error:
-        print(f"  Anderson2021 is wrong: {error}")
-        return None
-    pairs = zip(inputs, outputs, strict=True)
-    return [lambda i=i, out=out: pipeline(i, [*out.values()]) for i, out in pairs]
+    poison(job, outputs)
+    check(folder, job, inputs, [*outputs.values()], fault)
+
+
+def by_halide(
+    job: Job, folder: Path, inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]
+) -> dict[str, list[Call]]:
+    """Calls of what Halide's own autoscheduler made; none where nothing of that is right."""
+    check_halide(job, folder, inputs[0], outputs[0])
+    pipeline = fastest(folder, job, inputs[0], [*outputs[0].values()])
+    if pipeline is None:
+        return {}
+
+    def call(k: int) -> None:
+        pipeline(inputs[k], [*outputs[k].values()])
+
+    return {"Anderson2021": [partial(call, k) for k in range(len(inputs))]}
 
 
 def measured(job: Job, kernels: dict[str, Any], halide: Path | None = None) -> dict[str, Any]:
-    """``kernels`` of ours, by name; the first is the one that is judged. ``halide``: the library
-    of another pipeline for the same.
+    """``kernels`` of ours, by name; the first is the one that is judged. ``halide``: the folder
+    of what Halide's own autoscheduler made.
     """
     moved = sum(bytes_of(*a) for a in (*job.inputs.values(), *job.outputs.values()))
     sets = max(2, min(MOST_SETS, BEYOND_L2 // moved + 1))
@@ -176,8 +187,7 @@ def measured(job: Job, kernels: dict[str, Any], halide: Path | None = None) -> d
 
     errors = dict[str, float]()
     for name, kernel in kernels.items():
-        for (shape, kind), out in zip(job.outputs.values(), outputs[0].values(), strict=True):
-            out.copy_(poisoned(shape, kind))
+        poison(job, outputs[0])
         ours(kernel, 0)
         torch.cuda.synchronize()
         errors[name] = error_of(job, [*outputs[0].values()], inputs[0])
@@ -190,37 +200,47 @@ def measured(job: Job, kernels: dict[str, Any], halide: Path | None = None) -> d
         for name, kernel in kernels.items()
     }
     calls |= {name: [of_torch(job, v, call) for v in inputs] for name, call in others(job).items()}
-    if halide is not None and halide.exists():
-        found = by_halide(job, halide, inputs, outputs)
-        calls |= {"Anderson2021": found} if found else {}
+    if halide is not None:
+        calls |= by_halide(job, halide, inputs, outputs)
     calls["copy"] = [lambda a=a, b=b: b.copy_(a) for a, b in halves]
     contenders = {name: found for name, c in calls.items() if (found := captured(c))}
     about = {"job": job.name, "error": max(errors.values()), "bytes": moved}
     return about | {"right": about["error"] <= job.error} | in_turn(contenders)
 
 
-def compile_ahead(options: argparse.Namespace) -> None:
-    """Let processes fill torch's cache of compiled code, for at most half of the time."""
+def compile_ahead(options: argparse.Namespace) -> int:
+    """Let processes fill torch's cache of compiled code and check what Halide made, and begin
+    again where one of them ends.
+    """
     own = [sys.executable, __file__, str(options.folder), "--match", options.match]
-    children = [
-        subprocess.Popen([*own, "--part", f"{k}/{options.ahead}"]) for k in range(options.ahead)
-    ]
-    until = time.monotonic() + options.seconds / 2
-    for child in children:
-        try:
-            child.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            child.kill()
+    own += ["--halide", str(options.halide)] if options.halide else []
+    parts = [f"{k}/{options.ahead}" for k in range(options.ahead)]
+    children, until = dict[str, Any](), time.monotonic() + options.seconds
+    begun = dict.fromkeys(parts, 0)
+    while time.monotonic() < until:
+        for part in parts:
+            if part not in children or (children[part].poll() and begun[part] < 20):
+                children[part] = subprocess.Popen([*own, "--part", part])
+                begun[part] += 1
+        if all(c.poll() == 0 for c in children.values()):
+            break
+        time.sleep(0.1)
+    for child in children.values():
+        child.kill()
+    return 0
 
 
-def compile_part(jobs: list[Job]) -> int:
+def compile_part(jobs: list[Job], halide: Path | None) -> int:
     for job in jobs:
         torch._dynamo.reset()
+        inputs = drawn_inputs(job, 0)
         for call in others(job).values():
             try:
-                of_torch(job, drawn_inputs(job, 0), call)()
+                of_torch(job, inputs, call)()
             except Exception as error:  # it is said where it is timed
                 print(f"  {job.name}: {type(error).__name__}")
+        if halide:
+            check_halide(job, halide, inputs, {n: poisoned(*a) for n, a in job.outputs.items()})
         torch.cuda.empty_cache()
     return 0
 
@@ -231,16 +251,21 @@ def run(options: argparse.Namespace) -> int:
     jobs = [job for job in JOBS if re.search(options.match, job.name)]
     if options.part:
         part, parts = map(int, options.part.split("/"))
-        return compile_part(jobs[part::parts])
-    rows, wrong, until = [], 0, time.monotonic() + options.seconds
+        return compile_part(jobs[part::parts], options.halide)
     if options.ahead:
-        compile_ahead(options)
+        return compile_ahead(options)
+    rows, wrong, until = [], 0, time.monotonic() + options.seconds
+    if options.results and options.results.exists():
+        rows = json.loads(options.results.read_text())["rows"]
+    done = {row["job"] for row in rows}
     about = {
         "gpu": torch.cuda.get_device_name(0),
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
     }
     for job in jobs:
+        if job.name in done:
+            continue
         if time.monotonic() > until:
             break
         try:
@@ -248,8 +273,10 @@ def run(options: argparse.Namespace) -> int:
             if options.old:
                 paths["old"] = options.old / f"{job.slug}.kernel"
             kernels = {n: selector.load(p) for n, p in paths.items() if p.exists()}
-            halide = options.halide and options.halide / f"{job.slug}.so"
-            row = measured(job, kernels, halide)
+            row = measured(job, kernels, options.halide)
+        except BrokenError as error:  # what Halide made: a new process goes on without it
+            print(f"  {error} ends the process", flush=True)
+            return 2
         except Exception as error:  # one job's fault is not the end of the others
             row = {"job": job.name, "failure": f"{type(error).__name__}: {error}"}
         wrong += not row.get("right", False)
@@ -293,7 +320,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=400.0, help="after which no job begins")
     parser.add_argument("--old", type=Path, help="kernels to be timed beside those")
     parser.add_argument("--halide", type=Path, help="what build_halide.py compiled")
-    parser.add_argument("--ahead", type=int, default=0, help="processes that compile before")
+    parser.add_argument("--ahead", type=int, default=0, help="processes that only compile")
     parser.add_argument("--part", default="", help=argparse.SUPPRESS)
     return run(parser.parse_args())
 

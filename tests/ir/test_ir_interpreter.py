@@ -25,6 +25,8 @@ from selector.ir.nodes import (
     FloatImm,
     For,
     ForKind,
+    Let,
+    Select,
     Stmt,
     Var,
 )
@@ -397,3 +399,12 @@ def test_sizes_of_positions_in_floats_are_rounded_as_written() -> None:
     assert [evaluate_scalar(beyond, {"x": n}) for n in (5, 6)] == [1, 0]
     with pytest.raises(InternalError, match="`x` has no value"):
         evaluate_scalar(floor, {})
+
+
+def test_sizes_name_positions_in_floats() -> None:
+    """As Halide names what it bounds once: floats stay floats, and floats of a choice."""
+    x, far = Var("x", INT32), Var("far", FLOAT32)
+    scaled = Binary(BinaryOp.MUL, Cast(FLOAT32, x), FloatImm(0.37, FLOAT32))
+    larger = Select(Compare(CompareOp.LT, far, FloatImm(2.0, FLOAT32)), FloatImm(0.0, FLOAT32), far)
+    whole = Let("far", scaled, Let("more", larger, Cast(INT32, Var("more", FLOAT32))))
+    assert [evaluate_scalar(whole, {"x": n}) for n in (5, 6, 199)] == [0, 2, 73]

@@ -15,8 +15,12 @@ from emulation import check
 from verified import EMULATED
 
 import halide_bridge as hb
+from halide_bridge.schedules import candidates
 from selector.diagnostics import ScheduleError
 from selector.emit.cuda import emit_kernels
+from selector.families.layers import Shape
+from selector.families.layers import candidates as layer_tilings
+from selector.machine import machine_for
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -159,6 +163,8 @@ def test_what_lies_beside_a_window_has_no_say_in_it() -> None:
     ("p", "known"),
     [
         (Layer(7, 2, 32, 56, 56, 64, 64), True),  # many channels
+        (Layer(3, 1, 1, 7, 7, 512, 512, planar=True), True),
+        (Layer(3, 1, 1, 16, 16, 1280, 1280), True),
         (Layer(7, 2, 32, 56, 56, 3, 64), False),  # nobody says how many
         (Layer(1, 2, 32, 56, 56, 24, 64), True),  # no taps
     ],
@@ -166,6 +172,28 @@ def test_what_lies_beside_a_window_has_no_say_in_it() -> None:
 def test_other_layers_are_left_as_they_are(p: Layer, known: bool) -> None:
     source = hb.autoschedule(plain(p, known), target=TARGET, sizes=p.size).source
     assert "hb.joined" not in source
+
+
+def test_what_the_compiler_refuses_as_one_sum_is_tried_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Channels side by side leave no room for the rows that windows are made from."""
+    monkeypatch.setattr(candidates, "_is_joined", lambda *_: True)
+    out = plain(Layer(3, 1, 1, 7, 7, 512, 512, planar=True))
+    found = hb.autoschedule(out, target=TARGET, sizes=(1, 7, 7, 512))
+    assert "hb.joined" not in found.source
+    assert "a layer on tensor units" in found.report
+
+
+def test_windows_that_lie_apart_are_copied_whole() -> None:
+    """Rows that several taps read come once, in blocks whose boxes have one row."""
+    machine = machine_for(TARGET)
+    shape = Shape((112, 112, 32), 64, 21, 7, steps=(1, 2, 1), rows=1, reach=(0, 6, 0), fixed=True)
+    found = layer_tilings(shape, machine)[0]
+    assert (found.taps, found.steps, found.box[1]) == (7, (1, 2, 1), 1)
+    assert found.read[1] == 2 * (found.block[1] - 1) + 7
+    assert all(t.strips or t.k < shape.channels for t in layer_tilings(shape, machine))
+    assert replace(found, k=48).row_bytes == 128
 
 
 def test_what_is_no_such_sum_is_refused() -> None:

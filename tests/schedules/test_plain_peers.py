@@ -73,7 +73,7 @@ def test_halide_s_own_search_is_carried_as_a_library(tmp_path: Path) -> None:
 
     build_halide.main([str(tmp_path), "--match", "^brighten, RGB planes$"])
     (job,) = (j for j in JOBS if j.name == "brighten, RGB planes")
-    found = HalidePipeline(tmp_path / f"{job.slug}.so", job)
+    found = HalidePipeline(tmp_path / f"{job.slug}.0.so", job)
     assert found.names == ["picture", "gain"]
     assert ctypes.sizeof(Buffer) == 56  # halide_buffer_t on 64 bits
     for name in ("pipeline", "peer_stream", "halide_cuda_acquire_context"):

@@ -14,13 +14,14 @@ from plain_models import MODELS
 from plain_others import OTHER_USERS
 from plain_pipelines import PIPELINES as OTHERS
 from plain_pipelines import Plain
+from plain_signals import SIGNALS
 from plain_windows import WINDOWS, gathering
 from verified import MACHINE_CODE, Verified
 
 import halide_bridge as hb
 from selector.runtime import nvrtc
 
-PIPELINES = OTHERS | WINDOWS | CHAINS | MODELS | OTHER_USERS
+PIPELINES = OTHERS | WINDOWS | CHAINS | MODELS | OTHER_USERS | SIGNALS
 ENTRY = 'extern "C" __global__'
 
 pytestmark = pytest.mark.verified

@@ -118,12 +118,14 @@ class Shared:
     once: frozenset[str]
 
 
-def share(found: Placement) -> dict[str, Shared]:
-    """The kernels whose blocks compute sweeps, by Func."""
+def share(found: Placement, tiled: frozenset[str]) -> dict[str, Shared]:
+    """The kernels whose blocks compute sweeps, by Func; those of ``tiled`` do something else."""
     shared: dict[str, Shared] = {}
     sweeps = {m.name: s for m in found.program if (s := _shareable(m, found)) is not None}
     for member in found.program:
         if found.places[member.name] is not Place.KERNEL or not member.pure or not member.args:
+            continue
+        if member.name in tiled:
             continue
         group = _rows(member, found, sweeps) or _own(member, found, sweeps)
         if group is not None:

@@ -255,6 +255,15 @@ class FunctionBody:
             self.configurations.enter(s)
             self.tiles = TileCode(c, self.plain, scope)
             self._accumulators(s)
+            for name in sorted(scope.ahead - self.tiles.pipelined):
+                func = name.split(".")[0]
+                raise ScheduleError(
+                    f"no operands of `{func}` can be loaded ahead",
+                    "a loop around nothing but its products, whose tiles lie in memory row by row, "
+                    "would load those of the next step among the products of this one",
+                    "a loop over the sum, of one instruction's depth a step; or no pipeline_stages",
+                    Where(func=func),
+                )
             self.tiles = None
 
     def _accumulators(self, s: Allocate) -> None:

@@ -13,7 +13,7 @@ another one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from selector.diagnostics import EmitError, SelectionError, Where
@@ -68,12 +68,15 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class TileScope:
-    """Registers and shapes of one scope. ``pools``: registers for operands by shape."""
+    """Registers and shapes of one scope. ``pools``: registers for operands by shape; ``ahead``:
+    accumulators whose operands are to be loaded ahead of their products.
+    """
 
     blocks: tuple[Sums, ...]
     shapes: tuple[Shape, ...]  # by register
     pools: Mapping[Shape, tuple[int, ...]]
     padding: Padding
+    ahead: frozenset[str] = frozenset()
 
     def of(self, accumulator: str) -> tuple[Sums, ...]:
         return tuple(b for b in self.blocks if b.accumulator == accumulator)
@@ -113,7 +116,9 @@ def tile_scope(s: Allocate) -> TileScope:
     for padding in _paddings(products):
         needed = _operand_shapes(products, padding)
         if pieces + sum(least for least, _ in needed.values()) <= REGISTERS:
-            return _assigned(blocks, needed, pieces, padding)
+            found = _assigned(blocks, needed, pieces, padding)
+            allocations = (x for x in walk_stmt(s) if isinstance(x, Allocate))
+            return replace(found, ahead=frozenset(a.name for a in allocations if a.stages > 1))
     raise _too_many(s, blocks, pieces)
 
 

@@ -16,7 +16,17 @@ from selector.emit.names import Names, comment, identifier
 from selector.emit.scalar import Space, Storage, c_type
 from selector.gpu.cuda.preamble import words
 from selector.ir.module import Module
-from selector.ir.nodes import Allocate, BufferParam, Dim, Expr, IntImm, Role, ScalarParam, Var
+from selector.ir.nodes import (
+    Allocate,
+    BufferParam,
+    Dim,
+    Expr,
+    IntImm,
+    Memory,
+    Role,
+    ScalarParam,
+    Var,
+)
 from selector.ir.simplify import add, mul, sub
 from selector.ir.traverse import walk_stmt
 from selector.ir.types import FLOAT16, INT32, INT64, UINT16, Type
@@ -48,19 +58,30 @@ def emit(module: Module, target: Target) -> Plan:
 
 
 def _refuse_rings(module: Module) -> None:
-    """ScheduleError for allocations of which several copies were asked for."""
+    """ScheduleError for allocations of which several copies were asked for: sums in tile registers
+    may have the operands of one step more, loaded ahead.
+    """
     origins = {o.name: o for o in module.origins}
     for s in walk_stmt(module.body):
-        if isinstance(s, Allocate) and s.stages > 1:
-            origin = origins.get(s.name)
-            func = origin.func if origin else s.name
+        if not isinstance(s, Allocate) or s.stages == 1:
+            continue
+        origin = origins.get(s.name)
+        func = origin.func if origin else s.name
+        where = Where(func=func, location=origin.location if origin else "")
+        if s.memory is not Memory.AMX_TILE:
             raise ScheduleError(
                 f"stages of `{func}` cannot overlap on a CPU",
-                "a core makes its copies itself, one after the other: that loads of one iteration "
-                "overlap with products of another cannot be said in a schedule",
-                "leave pipeline_stages out: within a statement the order is ours; parallel() uses "
-                "more cores",
-                Where(func=func, location=origin.location if origin else ""),
+                "a core makes its copies itself, one after the other",
+                "leave pipeline_stages out, or ask it of the sums in tile registers, whose "
+                "operands are loaded ahead then; parallel() uses more cores",
+                where,
+            )
+        if s.stages > 2:
+            raise ScheduleError(
+                f"tiles of `{func}` cannot be loaded {s.stages - 1} steps ahead",
+                "eight tile registers hold the sums and the operands of one step",
+                "pipeline_stages of 2",
+                where,
             )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
 from selector.diagnostics import EmitError
+from selector.emit.c.ahead import Fetch, Rotated, Wanted, directly, in_next, issued, rotated
 from selector.emit.c.context import CContext, loop_head
 from selector.emit.c.cover import Tests, stores_in
 from selector.emit.c.loads import OperandLoads, Piece
@@ -25,7 +26,7 @@ from selector.emit.c.operands import (
     as_product,
 )
 from selector.emit.c.plain import PlainCode
-from selector.emit.c.registers import TileScope
+from selector.emit.c.registers import TileScope, depths
 from selector.emit.c.sums import SumsCode
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Block, Compare, CompareOp, Expr, For, IntImm, Ramp, Stmt, Store, Var
@@ -45,6 +46,7 @@ class TileCode:
         self.scope = scope
         self.loads = OperandLoads(context, plain)
         self.sums = SumsCode(context, plain, scope)
+        self.pipelined: set[str] = set()  # accumulators with a loop whose tiles are loaded ahead
 
     def covered(self, products: Iterable[tuple[Product, Ranges]]) -> tuple[
         frozenset[Dense], tuple[Expr, ...]
@@ -106,14 +108,17 @@ class TileCode:
             last = {s.name: c.names.variable(f"({inside} - 1)")}
             test = c.conjunction(tuple(substitute(t, last) for t in prefix))
             c.writer.line(f"while ({inside} > {first} && !({test})) --{inside};")
-            with (
-                self.loads.pointers(_loop_names(s)),
-                c.writer.block(f"for (; {name} < {inside}; ++{name})"),
-                c.inside(bounds),
-            ):
-                self._covered(direct, lambda: self._body(s.body))
+            with self.loads.pointers(_loop_names(s)), c.inside(bounds):
+                self._covered(direct, lambda: self._iterations(s, inside))
             with c.writer.block(f"for (; {name} < {stop}; ++{name})"), c.inside(bounds):
                 self._covered(frozenset(), lambda: self._body(s.body))
+
+    def _iterations(self, s: For, stop: str) -> None:
+        """Those from where the loop's variable stands."""
+        if not self._pipelined(s, stop):
+            name = self.context.names.get(s.name)
+            with self.context.writer.block(f"for (; {name} < {stop}; ++{name})"):
+                self._body(s.body)
 
     def _split(
         self, tests: tuple[Expr, ...], loop: str, ranges: Ranges
@@ -166,8 +171,15 @@ class TileCode:
             if direct:
                 stack.enter_context(c.writer.block(""))
                 stack.enter_context(self.loads.pointers(_loop_names(s)))
-            stack.enter_context(c.writer.block(loop_head(s, c)))
             stack.enter_context(c.inside({s.name: loop_bounds(s)}))
+            if self.scope.ahead:
+                first = c.scalar.index(s.min)
+                stop = c.scalar.index((to_affine(s.min) + s.extent).to_expr())
+                stack.enter_context(c.writer.block(""))
+                c.writer.line(f"int {c.names.get(s.name)} = {first};")
+                self._covered(direct, lambda: self._iterations(s, stop))
+                return
+            stack.enter_context(c.writer.block(loop_head(s, c)))
             self._covered(direct, lambda: self._body(s.body))
 
     def _body(self, s: Stmt) -> None:
@@ -225,23 +237,26 @@ class TileCode:
 
     def _step(self, group: Sequence[Product], number: Affine, k: int) -> None:
         """One piece of k of every product."""
-        wanted: list[tuple[Piece, Piece, str]] = []
+        self._issue(self._wanted(group, number, k))
+
+    def _wanted(self, group: Sequence[Product], number: Affine, k: int) -> list[Wanted]:
+        """What one piece of k of every product needs, in order."""
+        wanted: list[Wanted] = []
         for p in group:
             block = self.scope.block(p)
             for (i, j), register in block.registers.items():
-                a, b = self._pieces(p, i, j, number, k)
-                wanted.append((a, b, f"{p.function}({register}, {{a}}, {{b}});"))
-        rows = list(dict.fromkeys(a.key() for a, _, _ in wanted))
-        columns = list(dict.fromkeys(b.key() for _, b, _ in wanted))
+                tiles = self._pieces(p, i, j, number, k)
+                wanted.append(Wanted(tiles, f"{p.function}({register}, {{a}}, {{b}});"))
+        keys = [[w.tiles[side].key() for w in wanted] for side in (0, 1)]
+        rows, columns = (list(dict.fromkeys(found)) for found in keys)
         by_rows = len(rows) >= len(columns)  # the smaller side stays in registers
-        wanted.sort(
-            key=lambda w: (
-                (rows.index(w[0].key()), columns.index(w[1].key()))
-                if by_rows
-                else (columns.index(w[1].key()), rows.index(w[0].key()))
-            )
-        )
-        self._issue(wanted)
+
+        def order(w: Wanted) -> tuple[int, int]:
+            row, column = rows.index(w.tiles[0].key()), columns.index(w.tiles[1].key())
+            return (row, column) if by_rows else (column, row)
+
+        wanted.sort(key=order)
+        return wanted
 
     def _pieces(self, p: Product, i: int, j: int, number: Affine, k: int) -> tuple[Piece, Piece]:
         v, pad = p.instruction.packing, self.scope.padding
@@ -257,23 +272,61 @@ class TileCode:
         )  # fmt: skip
         return a, b
 
-    def _issue(self, wanted: Sequence[tuple[Piece, Piece, str]]) -> None:
-        """Loads and instructions in order; the register needed last is the one to be reused."""
-        held: dict[int, object] = {}
-        uses = [(a.key(), b.key()) for a, b, _ in wanted]
-        for at, (a, b, text) in enumerate(wanted):
-            places: dict[str, int] = {}
-            for side, piece, other in (("b", b, a.key()), ("a", a, b.key())):
-                key = piece.key()
-                pool = self.scope.pools[piece.shape]
-                register = next((r for r in pool if held.get(r) == key), None)
-                if register is None:
-                    free = [r for r in pool if held.get(r) != other]
-                    register = max(free, key=lambda r: (_next_use(uses, at, held.get(r)), -r))
-                    held[register] = key
-                    self.loads.load(piece, register)
-                places[side] = register
-            self.context.writer.line(text.format(**places))
+    def _issue(self, wanted: Sequence[Wanted]) -> None:
+        """Loads and instructions in order."""
+        for issue in issued(wanted, self.scope.pools):
+            self._fetch(wanted, issue.loads)
+            self.context.writer.line(issue.text)
+
+    def _fetch(self, wanted: Sequence[Wanted], loads: Iterable[Fetch]) -> None:
+        for fetch in loads:
+            self.loads.load(wanted[fetch.use].tiles[fetch.side], fetch.register)
+
+    # ------------------------------------------------------------------ loads ahead
+
+    def _pipelined(self, s: For, stop: str) -> bool:
+        """A loop from where its variable stands to ``stop``, tiles loaded ahead, where that was
+        asked for and all operands lie in place; whether it is written.
+        """
+        run = [p for p, _ in _loop_products(s.body, Ranges())]
+        inner = any(isinstance(x, For) for x in walk_stmt(s.body))
+        asked = {p.accumulator for p in run} <= self.scope.ahead
+        if inner or not asked or any(p.initial is not None for p in run):
+            return False
+        if any(not self._goes_with(p, run) for p in run):
+            return False
+        if any(m.dense not in self.loads.direct for p in run for m in (p.a, p.b)):
+            return False
+        now = self._whole(run)
+        then = self._whole([in_next(p, s.name) for p in run])
+        if not all(piece.exact for w in now for piece in w.tiles):
+            return False
+        turn = rotated(issued(now, self.scope.pools), now)
+        w, name = self.context.writer, self.context.names.get(s.name)
+        with w.block(f"if ({name} < {stop})"):
+            self._fetch(now, turn.first)
+            with w.block(f"for (; {name} < {stop} - 1; ++{name})"):
+                moved = directly(run, s.name, self.loads.direct)
+                self._covered(moved, lambda: self._turn(turn, now, then))
+            self._turn(turn, now, None)
+            w.line(f"++{name};")
+        self.pipelined |= {p.accumulator for p in run}
+        return True
+
+    def _turn(self, turn: Rotated, now: Sequence[Wanted], then: Sequence[Wanted] | None) -> None:
+        for text, own, ahead in zip(turn.texts, turn.after, turn.next, strict=True):
+            self.context.writer.line(text)
+            self._fetch(now, own)
+            if then is not None:
+                self._fetch(then, ahead)
+
+    def _whole(self, group: Sequence[Product]) -> list[Wanted]:
+        """All pieces of k of products."""
+        first = group[0]
+        found: list[Wanted] = []
+        for number, k in enumerate(depths(first)):
+            found += self._wanted(group, Affine.of(number), k)
+        return found
 
 
 def _loop_names(s: For) -> frozenset[str]:
@@ -283,13 +336,6 @@ def _loop_names(s: For) -> frozenset[str]:
 
 def _dense(p: Product) -> list[Dense]:
     return [m.dense for m in (p.a, p.b) if m.dense is not None]
-
-
-def _next_use(uses: Sequence[tuple[object, object]], at: int, key: object) -> int:
-    if key is None:
-        return len(uses) + 1
-    later = (i for i in range(at, len(uses)) if key in uses[i])
-    return next(later, len(uses))
 
 
 def _matrix_bounds(m: Matrix) -> dict[str, tuple[Expr, Expr]]:

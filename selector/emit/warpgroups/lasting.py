@@ -8,8 +8,10 @@ innermost loop first, and a block of ``gridDim.x`` takes every ``gridDim.x``-th 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
 
 from selector.diagnostics import ScheduleError
 from selector.emit.context import KernelContext
@@ -57,9 +59,9 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.nodes import Arrive, Assign, Await, Fence, Init, Leave, Let, State, Sync
-from selector.ir.nodes import Allocate, For, LetStmt, Memory, Stmt
+from selector.ir.nodes import Allocate, Expr, For, LetStmt, Memory, Stmt, Var
 from selector.ir.simplify import mul
-from selector.ir.traverse import free_vars, walk_stmt
+from selector.ir.traverse import free_vars, walk_all_exprs, walk_stmt
 from selector.lowering.kernels import GridLoop
 from selector.lowering.normalize import sequence
 from selector.lowering.structure import hoist_allocations
@@ -114,6 +116,18 @@ class Turns:
             kind = c_type(let.value.type)
             w.add(Let(kind, (names.get(let.name),), (scalar.legal(let.value),)))
 
+    def differing(self, stmts: Sequence[Stmt]) -> Expr | None:
+        """Whether what statements do is not what they do in other turns: where there are several
+        blocks along the loops of the grid that they mention. None where they mention all of these,
+        or what is bound around the ring.
+        """
+        mentioned = {e.name for s in stmts for e in walk_all_exprs(s) if isinstance(e, Var)}
+        pairs = zip(self.grid, self.extents, strict=True)
+        extents = [extent for loop, extent in pairs if loop.name in mentioned]
+        if len(extents) in (0, len(self.grid)) or any(x.name in mentioned for x in self.lets):
+            return None
+        return greater(given(self.context.host_value(reduce(mul, extents))), 1)
+
 
 class LastingRing(AheadRing):
     """The ring of such a kernel."""
@@ -139,7 +153,9 @@ class LastingRing(AheadRing):
         self.boxes = self._boxes()
         self.early = self.boxes is not None
         if self.boxes and self.context.block.cluster == self.context.block.teams == 1:
-            self.tiles = find_turn_tiles(repeated.way, self.loop, self.emitter)
+            found = find_turn_tiles(repeated.way, self.loop, self.emitter)
+            if found is not None:
+                self.tiles = replace(found, differ=self.turns.differing(found.stmts))
         self._share(alone=True)
         if self.early:
             note = "slots that are asked for before the block has met"
@@ -242,7 +258,7 @@ class LastingRing(AheadRing):
         if self.tiles:
             left = at_least(self.low, self.stop) if self.tiles_read else None
             self.tiles.release(left)
-            self.tiles.next()
+            self.tiles.leave()
         if self.boxes and not self.stores:
             self._make_room()
 

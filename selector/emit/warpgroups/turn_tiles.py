@@ -2,7 +2,9 @@
 attention, say.
 
 The group that feeds the ring brings them as well, ahead of the turn's first slot, when the others
-are through with those of the turn before. Two barriers say so: full and free.
+are through with those of the turn before. Two barriers say so: full and free. Where they depend on
+some of the grid's loops alone, and a call has but one block along these, such as that of all
+filters of a layer, the first turn's are those of all.
 
 What every turn would do alike is done once, before the first: a filter's weights, say, are copied
 into shared memory by statements that depend on no block of the grid. They stay there for all turns.
@@ -12,6 +14,7 @@ Both stand on the way from the kernel's body to the loop that every block comes 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from selector.emit.copies import Copy, copy_of
@@ -26,8 +29,10 @@ from selector.gpu.ir.expressions import (
     THREAD,
     both,
     chosen,
+    either,
     equal,
     flag,
+    negated,
     number,
     plus,
 )
@@ -42,13 +47,16 @@ TURNS = "tiles"
 
 @dataclass(frozen=True, slots=True)
 class TurnTiles:
-    """The statements that copy them, as ``copies`` and as ``boxes``; a pipeline of one stage."""
+    """The statements that copy them, as ``copies`` and as ``boxes``; a pipeline of one stage.
+    ``differ``: whether turns have others than the first; None: that they do.
+    """
 
     emitter: Emitter
     pipeline: Pipeline
     stmts: list[Stmt]
     copies: list[Copy]
     boxes: list[Boxes]
+    differ: Expr | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -74,26 +82,30 @@ class TurnTiles:
         before the block had met.
         """
         c, w = self.emitter.context, self.emitter.context.writer
-        with w.when(flag(TURNS)):
-            self.pipeline.acquire()
-            if engine:
-                self.ask()
-        if not engine:
-            unit = group_unit()
-            for copy in self.copies:
-                write_copy(copy, c, unit.thread, unit.size, unroll=1)
-            self.pipeline.commit_stores()
-        self.next()
+        others = None if self.differ is None else either(negated(flag(TURNS)), self.differ)
+        with nullcontext() if others is None else w.when(others):
+            with w.when(flag(TURNS)):
+                self.pipeline.acquire()
+                if engine:
+                    self.ask()
+            if not engine:
+                unit = group_unit()
+                for copy in self.copies:
+                    write_copy(copy, c, unit.thread, unit.size, unroll=1)
+                self.pipeline.commit_stores()
+            w.add(Assign(TURNS, plus(TURNS, 1)))
 
     def release(self, last: Expr | None) -> None:
         """A group has read them, if this is the ``last`` time."""
         w = self.emitter.context.writer
-        with w.when(both(last, FIRST_OF_GROUP)):
+        with w.when(both(self.differ, last, FIRST_OF_GROUP)):
             self.pipeline.release()
 
-    def next(self) -> None:
+    def leave(self) -> None:
         """On to the next turn."""
-        self.emitter.context.writer.add(Assign(TURNS, plus(TURNS, 1)))
+        w = self.emitter.context.writer
+        with nullcontext() if self.differ is None else w.when(self.differ):
+            w.add(Assign(TURNS, plus(TURNS, 1)))
 
 
 def find_turn_tiles(way: Way, ring: For, emitter: Emitter) -> TurnTiles | None:

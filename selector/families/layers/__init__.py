@@ -9,11 +9,13 @@ from selector.families.layers.choice import (
     VECTOR,
     candidates,
     copying,
+    copying_weights,
     microseconds,
     worth_turning,
 )
 from selector.families.layers.tiling import Shape, Tiling
 
 __all__ = [
-    "VECTOR", "Shape", "Tiling", "candidates", "copying", "microseconds", "worth_turning",
+    "VECTOR", "Shape", "Tiling", "candidates", "copying", "copying_weights", "microseconds",
+    "worth_turning",
 ]  # fmt: skip

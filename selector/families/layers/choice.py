@@ -75,6 +75,12 @@ def copying(shape: Shape, pixels: int, machine: Machine) -> float:
     return machine.launch + moved / machine.copy
 
 
+def copying_weights(shape: Shape, machine: Machine) -> float:
+    """Microseconds to write a layer's weights anew."""
+    moved = 2 * shape.filters * shape.channels * shape.taps * shape.bytes / 1e6
+    return machine.launch + moved / machine.copy
+
+
 def microseconds(shape: Shape, machine: Machine) -> float:
     """What a layer takes whose rows of channels the copy engine brings; infinite where it has no
     schedule.
@@ -91,8 +97,7 @@ def _microseconds(shape: Shape, name: str) -> float:
 
 
 def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
-    depth = shape.depth
-    channels = 1 << (-(-shape.channels // depth) * depth - 1).bit_length()
+    channels = 1 << (shape.deep - 1).bit_length()
     lengths = [k for n in RUN_BYTES if (k := n // shape.bytes) <= channels]
     for one in _pixels(shape):
         runs = lengths[-2:] if one.taps == 1 else lengths[:2]
@@ -112,8 +117,7 @@ def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
 def _resident(one: Tiling, shape: Shape, left: int) -> Iterator[Tiling]:
     """With all weights in the shared memory of blocks that stay."""
     n = next((n for n in _filters(shape) if n >= shape.filters), 0)
-    k = -(-shape.channels // shape.depth) * shape.depth
-    t = replace(one, n=n, k=k, strips=STRIPS, persistent=True)
+    t = replace(one, n=n, k=shape.deep, strips=STRIPS, persistent=True)
     if n and t.sums + OTHERS <= left and t.statements <= MOST_STATEMENTS:
         stages = min(MOST_STAGES, (ROOM - t.weight_bytes) // t.run_bytes)
         if stages > 1 and t.sums * shape.rows <= MOST_READ:
@@ -131,7 +135,7 @@ def _filters(shape: Shape) -> Iterator[int]:
 def _pixels(shape: Shape) -> Iterator[Tiling]:
     """The pixels of a block, for one tap a run, and for all taps where windows lie side by side."""
     dimensions = range(len(shape.pixels))
-    wide = shape.phases == 1 and any(shape.reach) and max(shape.steps, default=1) == 1
+    wide, apart = shape.phases == 1 and any(shape.reach), max(shape.steps, default=1) > 1
     for reach in ((), shape.reach) if wide else ((),):
         taps = shape.taps if reach else 1
         for box, groups, boxes in product(_boxes(len(dimensions), ROWS), GROUPS, BOXES):
@@ -140,7 +144,7 @@ def _pixels(shape: Shape) -> Iterator[Tiling]:
             for along in dimensions:
                 t = Tiling(
                     box, groups, along, FILTERS[0], shape.depth, 1, shape.bytes, boxes=boxes,
-                    taps=taps, reach=reach,
+                    taps=taps, reach=reach, steps=shape.steps if reach and apart else (),
                 )  # fmt: skip
                 if _lies(t) and _in_reach(t, shape):
                     yield t
@@ -149,8 +153,11 @@ def _pixels(shape: Shape) -> Iterator[Tiling]:
 def _lies(t: Tiling) -> bool:
     """Whether the pixels of a box lie side by side in shared memory, and those of its neighbours
     behind them: all that is read along every dimension but the last, of the box or of several.
+    Boxes whose windows lie apart have one along that dimension.
     """
     order = t.order
+    if any(e > 1 and step > 1 for e, step in zip(t.box, t.steps, strict=False)):
+        return False
     last = max((i for i, d in enumerate(order) if t.box[d] > 1), default=0)
     whole = all(t.read[d] == t.box[d] for d in order[:last])
     if t.groups * t.boxes == 1:
@@ -162,9 +169,11 @@ def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """A tiling, with blocks that stay, and with parts of the sums for as many blocks as there are
     multiprocessors without one.
     """
-    yield t
     runs = -(-shape.channels // t.k)
     several = runs * shape.taps > t.taps  # else there is nothing that a ring goes through
+    if not several and t.taps > 1 and shape.channels < t.k:
+        return  # threads copy what a single run has, element by element where rows end within it
+    yield t
     if several and shape.rows and t.sums * shape.rows <= MOST_READ:
         yield replace(t, persistent=True)
     idle = machine.multiprocessors // _blocks(t, shape)
@@ -177,7 +186,7 @@ def _in_reach(t: Tiling, shape: Shape) -> bool:
     """Whether the copy engine brings a block's pixels as one box, with those between them, and
     takes its results.
     """
-    steps = shape.steps or (1,) * len(t.box)
+    steps = (1,) * len(t.box) if t.reach else shape.steps or (1,) * len(t.box)
     if shape.rows and sum(e > 1 for e in t.box) > STORED:
         return False
     return all(e * step <= LARGEST_BOX for e, step in zip(t.read, steps, strict=True))

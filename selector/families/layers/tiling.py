@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from selector.families.contraction.tiling import LINE
+
 ROWS = 64  # pixels of a product by a warpgroup
 DEPTH_BYTES = 32  # of channels of one vector statement, which has fewer than 65536 terms
 
@@ -39,6 +41,11 @@ class Shape:
         """Channels of one vector statement."""
         return DEPTH_BYTES // self.bytes
 
+    @property
+    def deep(self) -> int:
+        """Channels in whole vectors."""
+        return -(-self.channels // self.depth) * self.depth
+
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -46,11 +53,12 @@ class Tiling:
     ``groups``, all in a row ``along`` one dimension, with ``n`` filters; it goes through runs of
     ``k`` channels, of which there are ``stages`` in shared memory, of elements of so many
     ``bytes``. A run has the pixels of one tap, or of all ``taps`` at once: then they ``reach`` so
-    far beyond the block's along each dimension. ``persistent``: a block a multiprocessor stays, and
-    goes on to the next tile while its results leave. ``part``: blocks sum so many channels each,
-    and a second kernel adds their sums (0: all). ``strips``: the weights of all channels and taps
-    stay in shared memory, a run has the pixels of so many tiles in a row, one after the other, and
-    their results leave one after the other (0: weights come with each run).
+    far beyond the block's along each dimension, whose windows are ``steps`` apart. ``persistent``:
+    a block a multiprocessor stays, and goes on to the next tile while its results leave. ``part``:
+    blocks sum so many channels each, and a second kernel adds their sums (0: all). ``strips``: the
+    weights of all channels and taps stay in shared memory, a run has the pixels of so many tiles in
+    a row, one after the other, and their results leave one after the other (0: weights come with
+    each run).
     """
 
     box: tuple[int, ...]
@@ -66,6 +74,7 @@ class Tiling:
     taps: int = 1
     reach: tuple[int, ...] = ()
     strips: int = 0
+    steps: tuple[int, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -87,7 +96,9 @@ class Tiling:
     def read(self) -> tuple[int, ...]:
         """Pixels of a run along each dimension."""
         reach = self.reach or (0,) * len(self.box)
-        return tuple(e + more for e, more in zip(self.block, reach, strict=True))
+        steps = self.steps or (1,) * len(self.box)
+        parts = zip(self.block, steps, reach, strict=True)
+        return tuple((e - 1) * step + 1 + more for e, step, more in parts)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -108,14 +119,20 @@ class Tiling:
         return self.taps * self.boxes * (self.k // self.depth) * -(-self.n // self.columns)
 
     @property
+    def row_bytes(self) -> int:
+        """What the channels of a run take of shared memory: whole lines, or a half or quarter."""
+        row = self.k * self.bytes
+        return -(-row // LINE) * LINE if row > LINE else 1 << (row - 1).bit_length()
+
+    @property
     def weight_bytes(self) -> int:
         """What the weights of a run take of shared memory."""
-        return self.taps * self.n * self.k * self.bytes
+        return self.taps * self.n * self.row_bytes
 
     @property
     def run_bytes(self) -> int:
         """What a run takes of shared memory each time that it comes."""
-        pixels = prod(self.read) * self.k * self.bytes
+        pixels = prod(self.read) * self.row_bytes
         return pixels if self.strips else pixels + self.weight_bytes
 
     @property

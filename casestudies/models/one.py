@@ -205,11 +205,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--peers", required=True)
     parser.add_argument("--folder", default="")
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--ahead", action="store_true", help="only compile, and write nothing")
     options = parser.parse_args(arguments)
     until = time.monotonic() + 0.7 * options.seconds
     torch.backends.cudnn.benchmark = True
     measured = Measured(options.model, options.batch, options.results)
     with torch.no_grad():
+        if options.ahead:
+            made = options.model.build("cuda", torch.float16)
+            x = options.model.inputs(options.batch, "cuda", torch.float16)
+            with compiling():
+                contenders(made, "")[options.peers]()(x)
+            return 0
         with compiling():
             functions = measured.compiled(options.peers.split(","), options.folder, until)
         with measuring(until) as undisturbed:

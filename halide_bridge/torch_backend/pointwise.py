@@ -266,8 +266,8 @@ def isnan(m: Making, x: Value) -> Value:
 @rule("where")
 def where(m: Making, condition: Value, x: Operand, y: Operand) -> Value:
     def at(index: Sequence[Any]) -> Any:
-        chosen = converted(condition.broadcast(index), condition.dtype, "bool")
-        return hl.select(chosen, _element(x, index, m.dtype), _element(y, index, m.dtype))
+        chosen = converted(condition.broadcast(index, m.shape()), condition.dtype, "bool")
+        return hl.select(chosen, _element(m, x, index, m.dtype), _element(m, y, index, m.dtype))
 
     return Value(m.dtype, m.shape(), at)
 

@@ -1,4 +1,4 @@
-"""What a store of an accumulator's elements computes more than twice gets a name: the text of an
+"""What a store of an accumulator's elements computes four times or more gets a name: the text of an
 activation has its argument several times, each of these what that is made of, and there is a copy
 of it all for each register.
 
@@ -19,7 +19,7 @@ from selector.ir.nodes import Binary, BinaryOp, Expr, Select, Var
 from selector.ir.traverse import expr_children, map_expr
 from selector.ir.types import FLOAT32
 
-LEAST, OFTEN = 8, 3  # nodes of an expression that is worth a name, and uses
+LEAST, OFTEN = 8, 4  # nodes of an expression that is worth a name, and uses
 
 
 def name_repeated(kernel: Kernel) -> Kernel:

@@ -75,6 +75,13 @@ std::vector<Halide::Func> joined(const Halide::Internal::Function &f,
                                  Halide::Internal::Function reader, const std::string &inner,
                                  const std::string &outer, const std::string &name);
 
+// A Func of that name that `readers` read in place of a `sum` of several products, of one of longer
+// rows, and both of its factors: Funcs whose first dimension numbers the terms, those of all products
+// one after the other (together.cpp). None where these are no products of casts that share their rows
+// and columns, or there is one.
+std::vector<Halide::Func> together(Halide::Internal::Function sum, const Functions &readers,
+                                   const std::string &name);
+
 // A sum over taps: which dimension of its results has starts and weights of their own, what it reads
 // from the starts on, and its weights; and how many neighbours are to begin together, in runs of so
 // many pixels.

@@ -219,6 +219,11 @@ PYBIND11_MODULE(_native, m) {
              const std::string &name) {
               return bridge::subtracted_last(sum.function(), bridge::functions(readers), name);
           });
+    m.def("together",
+          [](const Halide::Func &sum, const std::vector<Halide::Func> &readers,
+             const std::string &name) {
+              return bridge::together(sum.function(), bridge::functions(readers), name);
+          });
     m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
                         const std::string &name) {
         return bridge::operand(sum.function(), factor, order, name);

@@ -46,7 +46,7 @@ DIRECTIVES = (
     hb.store_in, hb.pipeline_stages, hb.resident_blocks, hb.persistent, hb.self_fed, hb.teams,
     hb.cluster, hb.online, hb.clone, hb.operand, hb.narrowed, hb.from_zero,
     hb.divided_last, hb.multiplied_last, hb.subtracted_last,
-    hb.phased, hb.joined, hb.grouped, hb.interleaved,
+    hb.phased, hb.joined, hb.together, hb.grouped, hb.interleaved,
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from halide_bridge.instead import (
     operand,
     phased,
     subtracted_last,
+    together,
 )
 from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
@@ -75,5 +76,6 @@ __all__ = [
     "store_in",
     "subtracted_last",
     "teams",
+    "together",
     "tune",
 ]

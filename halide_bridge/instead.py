@@ -201,3 +201,26 @@ def joined(func: Func, reader: Func, inner: Named, outer: Named) -> tuple[Func, 
         )
     total, a, b = made
     return total, a, b
+
+
+def together(sum_: Func, *readers: Func) -> tuple[Func, Func, Func]:
+    """A Func of its own that ``readers``, all that read ``sum_``, read in place of it, from now on:
+    one product of longer rows for the sum of several, with their factors one after the other. For
+    ``f[i, j] += f32(a[k, i]) * f32(b[k, j]) - f32(c[k, i]) * f32(d[k, j])`` over K terms it is
+    ``f_together[i, j] += f32(f_together_a[k, i]) * f32(f_together_b[k, j])`` over 2 K, where the
+    first factor is ``a`` and then ``-c``, the second ``b`` and then ``d``. Sums of floats are taken
+    in another order. Returns the sum and both factors, to be scheduled.
+
+    ``ScheduleError`` for a sum of other terms, or of one product.
+    """
+    name = plain(sum_.name())
+    made = native().together(sum_, [*readers], f"{name}_together")
+    if not made:
+        raise ScheduleError(
+            f"`{name}` is no sum of several products that share their rows and columns",
+            why="their factors are to be one after the other along the sum",
+            hint="f[...] += f32(a) * f32(b) + f32(c) * f32(d) over one variable",
+            where=caller_location(),
+        )
+    total, a, b = made
+    return total, a, b

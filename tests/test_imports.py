@@ -114,8 +114,8 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 # imports may import neither Halide nor the rule engine, not even inside functions that it calls.
 WITHOUT_HALIDE = (
     "algorithm.py", "algorithms.py", "schedule.py", "stock.py", "runner.py", "live.py", "cli.py",
-    "build.py", "amx.py", "padding.py", "filters.py", "fast.py", "warpgroups.py", "lookahead.py",
-    "lookahead_schedule.py", "tuning.py", "chunks.py", "family.py", "scores.py",
+    "build.py", "amx.py", "padding.py", "filters.py", "fast.py", "warpgroups.py", "blocks.py",
+    "automatic.py", "tuning.py", "chunks.py", "family.py", "scores.py",
 )  # fmt: skip
 
 

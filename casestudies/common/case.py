@@ -160,7 +160,7 @@ class Case:
     given. ``random(problem, seed, xp)``: inputs of its own where normally distributed ones do not
     suit. ``on_target(problem, schedule, target)``: the schedule that stands behind that name on a
     target, where it is not the same on all. ``plain(problem)``: the output without any schedule,
-    where the public sweep has it scheduled by ``schedule="auto"``.
+    where the compiler makes that of ``tensor`` (``build`` does not know it then).
     """
 
     name: str
@@ -188,6 +188,11 @@ class Case:
 
     def scheduled(self, problem: Any, schedule: str, target: str) -> Any:
         """The output, scheduled for a target by its name (``cuda``: the GPU at hand)."""
+        if schedule == "tensor" and self.plain is not None:
+            from casestudies.common import automatic
+
+            arrays = (*problem.inputs, problem.output)
+            return automatic.scheduled(self.plain(problem), arrays, target)
         if self.on_target is not None:
             from selector import resolve_target
 

@@ -12,9 +12,16 @@ from casestudies.dct_denoise.problem import BENCHMARK, SMALL, Problem
 from casestudies.dct_denoise.reference import reference
 
 
+def defined(problem: Problem) -> Any:
+    """The pipeline without a schedule."""
+    from casestudies.dct_denoise.algorithm import denoise
+
+    return denoise().output
+
+
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (by the compiler), ``cuda`` (the direct DCT),
-    ``cuda-fast`` (butterflies) or ``plain`` (Halide's default, for the CPU).
+    """The pipeline's output, scheduled as ``cuda`` (the direct DCT), ``cuda-fast`` (butterflies) or
+    ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.dct_denoise import fast
     from casestudies.dct_denoise import schedule as schedules
@@ -23,11 +30,7 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "cuda-fast":
         return fast.cuda(fast.denoise(), problem)
     pipeline = denoise()
-    if schedule == "cuda":
-        return schedules.cuda(pipeline, problem)
-    if schedule == "plain":
-        return schedules.plain(pipeline)
-    return schedules.tensor(pipeline, problem)
+    return schedules.cuda(pipeline, problem) if schedule == "cuda" else schedules.plain(pipeline)
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -46,6 +49,7 @@ CASE = Case(
     options=from_options,
     peers=PEERS,
     compared=BENCHMARK,
+    plain=defined,
     schedules=("tensor", "cuda", "cuda-fast"),
     arguments=(Option("strength", "standard deviation of the noise; pixels are 0 to 1", float),),
     pictures=PICTURES,

@@ -1,15 +1,13 @@
-"""Schedules of the denoiser.
+"""Schedules of the denoiser for stock Halide.
 
-``tensor`` is the compiler's own, one kernel (``selector.families.transforms``). ``cuda``: the same
-stages on CUDA cores, compiled by stock Halide: a thread does one tile's 16 bins or eight pixels at
-a time, and shared memory lies between the stages.
+``cuda``: all stages in one kernel on CUDA cores: a thread does one tile's 16 bins or eight pixels
+at a time, and shared memory lies between the stages.
 """
 
 from __future__ import annotations
 
 import halide as hl
 
-import halide_bridge as hb
 from casestudies.common.stock import fix_sizes
 from casestudies.dct_denoise.algorithm import Denoising
 from casestudies.dct_denoise.problem import STRIDE, TILE, Problem
@@ -18,13 +16,6 @@ SHARED = hl.MemoryType.GPUShared
 
 
 WIDTH, HEIGHT = 56, 16  # of a block: 48 KiB of shared memory are the most that there is
-
-
-def tensor(p: Denoising, problem: Problem) -> hl.Func:
-    """What the compiler makes of it; returns the output."""
-    sizes = {spec.name: spec.shape for spec in (*problem.inputs, problem.output)}
-    hb.autoschedule(p.output, target="sm_90a", sizes=sizes)
-    return p.output
 
 
 def plain(p: Denoising) -> hl.Func:

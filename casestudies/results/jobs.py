@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,11 @@ def _ratios(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """Ours is the first of the rounds: ratios are to its times."""
     found = {str(r["contender"]): r.get("ratio") for r in rows}
     return {n: (r["median"], (r["high"] - r["low"]) / 2) for n, r in found.items() if r}
+
+
+def named(results: Sequence[Result], name: str) -> Result | None:
+    """The first job of that name; ``*`` stands for what blocks do, which some names say."""
+    return next((r for r in results if fnmatchcase(r.problem, name)), None)
 
 
 def digits(value: float) -> str:

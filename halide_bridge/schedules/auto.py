@@ -24,7 +24,13 @@ from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import candidates, forms, sum_of
-from halide_bridge.schedules.factors import set_apart, set_divided, set_narrow, set_zero_points
+from halide_bridge.schedules.factors import (
+    set_apart,
+    set_divided,
+    set_narrow,
+    set_together,
+    set_zero_points,
+)
 from halide_bridge.schedules.made import chains
 from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
@@ -189,14 +195,17 @@ def _plan(
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, location, some)
     lines: list[str] = []
+    stored = set[str]()
     zero_points = partial(set_zero_points, known=known)
+    one = partial(set_together, known=known, factors=stored)
     apart = partial(set_apart, known=known, machine=machine)
-    for step in (set_narrow, set_divided, zero_points, apart):
+    for step in (set_narrow, set_divided, zero_points, one, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
         lines += changed
     lines = ["f = hb.funcs(output)", *lines, ""] if lines else []
-    return _taken(outputs, program, Plan({}, {}, known, machine), wanted), "\n".join(lines)
+    plan = Plan({}, {}, known, machine).storing(m.label for m in program if m.name in stored)
+    return _taken(outputs, program, plan, wanted), "\n".join(lines)
 
 
 def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:

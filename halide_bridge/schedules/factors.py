@@ -5,6 +5,7 @@ stages is a Func, and what is stored is one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
 from halide_bridge.instead import (
     divided_last,
@@ -12,6 +13,7 @@ from halide_bridge.instead import (
     narrowed,
     operand,
     subtracted_last,
+    together,
 )
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import fills, sum_of
@@ -22,8 +24,11 @@ from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.together import products_of
 from halide_bridge.schedules.sizes import Guess
 from selector.machine import Machine
+
+TOGETHER = 1 << 28  # multiply-adds, which CUDA cores take more than 10 microseconds for
 
 
 def set_apart(program: Program, known: Guess, machine: Machine) -> list[str]:
@@ -64,6 +69,24 @@ def set_zero_points(program: Program, known: Guess) -> list[str]:
             funcs = (member, *program.readers(member))
             subtracted_last(*(f.handle for f in funcs))
             lines.append(f"hb.subtracted_last({_said(funcs)})")
+    return lines
+
+
+def set_together(program: Program, known: Guess, factors: set[str]) -> list[str]:
+    """Make one product of sums of several, where that saves more than to store their factors one
+    after the other costs, whose names are added to ``factors``. Lines of Python, as below.
+    """
+    lines: list[str] = []
+    for member in program:
+        count = products_of(member, program)
+        depth = known.value(member.stages[1].reduced[0].extent) if count else 0
+        rows = range(1, len(member.args)) if count else ()
+        extents = [known.extent(member, d) for d in range(len(member.args))]
+        many = count * depth * prod(extents) >= TOGETHER
+        if many and any(fills(extents[0], extents[d], depth) for d in rows):
+            funcs = (member, *program.readers(member))
+            factors.update(f.name() for f in together(*(f.handle for f in funcs))[1:])
+            lines.append(f"hb.together({_said(funcs)})")
     return lines
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from selector.runtime.nvrtc import resource_usage, sass
 
+ON_CORES = ("recursive_filter",)  # scans have no products for tensor units
+
 
 def side_by_side(sources: Mapping[str, str]) -> dict[str, str]:
     """The sources of several programs such that one text can hold all: a namespace each, and its
@@ -30,7 +32,7 @@ def assert_machine_code(sources: Mapping[str, str], cubin: bytes) -> None:
         names = [re.findall(r"\bkernel_\w+", body)[0] for body in bodies]
         program_of |= dict.fromkeys(names, program)
         own = {name for name, body in zip(names, bodies, strict=True) if "mma" in body}
-        assert own, f"{program} has no tensor statement"
+        assert own or program.startswith(ON_CORES), f"{program} has no tensor statement"
         tensor |= own
     codes = sass(cubin)
     assert codes.keys() == program_of.keys()

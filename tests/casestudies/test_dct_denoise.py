@@ -25,7 +25,7 @@ from casestudies.common.images import fit, load
 from casestudies.common.runner import run
 from casestudies.common.stock import CPU_TARGET, argument_order, compile_shared
 from casestudies.common.stock_call import StockLibrary
-from casestudies.dct_denoise import CASE, build, butterflies, fast, matrices
+from casestudies.dct_denoise import CASE, butterflies, fast, matrices
 from casestudies.dct_denoise.pictures import picture_inputs, random_inputs
 from casestudies.dct_denoise.problem import BENCHMARK, SMALL, Problem
 from casestudies.dct_denoise.reference import exact, reference
@@ -37,7 +37,7 @@ SAME_ROUNDINGS, OTHER_ROUNDINGS = 4e-4, 5e-3
 
 @cache
 def kernel() -> Kernel:
-    return hb.compile(build(BENCHMARK[0], "tensor"), target="sm_90a")
+    return hb.compile(CASE.scheduled(BENCHMARK[0], "tensor", "sm_90a"), target="sm_90a")
 
 
 def psnr(picture: np.ndarray, truth: np.ndarray) -> float:

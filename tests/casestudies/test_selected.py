@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from known_code import assert_known
-from machine_code import assert_machine_code, side_by_side
+from machine_code import ON_CORES, assert_machine_code, side_by_side
 from verified import INTERPRETED, MACHINE_CODE, Verified, text_of, texts_of_case
 
 import halide_bridge as hb
@@ -47,7 +47,8 @@ def assert_selected(kernel: Any) -> None:
 @pytest.mark.parametrize(("case", "problem"), SMALL, ids=[p.name for _, p in SMALL])
 def test_selected_program_is_right(case: Case, problem: Any, verified: Verified) -> None:
     kernel = compiled(problem.program, "sm_90a")
-    assert_selected(kernel)
+    if case.name not in ON_CORES:
+        assert_selected(kernel)
     if verified(str(kernel.module), text_of(kernel), repr(problem), texts_of_case(case)):
         return
     inputs = case_inputs(case, problem, 11, np)

@@ -62,13 +62,13 @@ def test_the_cuda_baseline_keeps_its_sums_in_registers(case: Any, tmp_path: Path
     assert re.search(r"ld\.global\.nc\.v[24]", text), "the baseline does not load vectors"
 
 
-# The largest problem of each case; the filter's problems are programs of their own.
+# The largest problem of each case.
 BASELINES = [
     (case, problem, schedule)
     for case in gpu_cases()
     for schedule in gpu_schedules(case)
     if is_stock(schedule)
-    for problem in (case.benchmark if case.name == "recursive_filter" else case.benchmark[-1:])
+    for problem in case.benchmark[-1:]
 ]
 
 

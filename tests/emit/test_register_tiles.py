@@ -12,7 +12,7 @@ import halide as hl
 from corpus_registers import chain
 
 import halide_bridge as hb
-from casestudies.dct_denoise import build
+from casestudies.dct_denoise import CASE
 from casestudies.dct_denoise.problem import BENCHMARK
 from selector.diagnostics import ScheduleError
 
@@ -76,7 +76,7 @@ def test_the_transpose_is_refused() -> None:
 
 def test_a_number_that_all_elements_read_is_loaded_once() -> None:
     """Once for each statement, not for each element: a threshold, for instance."""
-    source = hb.compile(build(BENCHMARK[0], "tensor"), target="sm_90a").source
+    source = hb.compile(CASE.scheduled(BENCHMARK[0], "tensor", "sm_90a"), target="sm_90a").source
     loads = [line for line in source.splitlines() if "T[0]" in line]
     kept = [line for line in source.splitlines() if re.match(r"\s*cored\w*\[\d+\] = ", line)]
     assert 4 * len(loads) == len(kept)

@@ -1,13 +1,12 @@
-"""Sums of products in other words (``tests/schedules/plain_sums.py``), scheduled by hand in a few
-lines, beside what a library has for them.
+"""Sums of products in other words (``tests/schedules/plain_sums.py``) beside what a library has for
+them: products as the compiler schedules them, filters by hand in a few lines.
 
     python tests/gpu/sums.py build FOLDER        needs Halide, no GPU
     python tests/gpu/sums.py run FOLDER [--results sums.json]      needs CuPy and torch
 
 A filter's schedule is that of the tutorial's second step: a warp has 256 outputs of a row, and
-reads what it needs where it lies. A product's has blocks of 128 x 64 and copies in shared memory.
-On the GPU each kernel is checked against float64 after poison, and timed in turn with torch, as
-CUDA graphs over data beyond L2.
+reads what it needs where it lies. On the GPU each kernel is checked against float64 after poison,
+and timed in turn with torch, as CUDA graphs over data beyond L2.
 """
 
 from __future__ import annotations
@@ -200,60 +199,20 @@ def scheduled(job: Job) -> Any:
     import halide_bridge as hb
 
     out = SUMS[job.pipeline]().outputs
-    found = hb.funcs(out)
-    totals = [f for name, f in found.items() if name in ("total", "re", "im")]
-    x, y, xo, yo, xi, yi = map(hl.Var, ("x", "y", "xo", "yo", "xi", "yi"))
-    if "b" not in job.inputs:
-        out.split(x, xo, xi, job.lanes).split(y, yo, yi, 4)
-        channels = [v for v in out.args() if v.name() not in "xy"]
-        for c in channels:
-            out.unroll(c)
-        out.reorder(*channels, xi, yi, xo, yo).vectorize(xi).gpu_blocks(xo, yo).gpu_threads(yi)
-        for total in totals:
-            (t,), to, ti = total.rvars(0), hl.RVar("to"), hl.RVar("ti")
-            total.compute_at(out, yi).bound_extent(x, job.lanes).vectorize(x)
-            update = total.update().split(t, to, ti, job.taps).reorder(ti, x, to).atomic()
-            update.vectorize(ti).vectorize(x)
-            hb.store_in(total, hb.MemoryType.WMMAAccumulator)
+    if "b" in job.inputs:
+        hb.autoschedule(out, target=TARGET, sizes=job.shape)
         return out
-    return of_warps(out, totals, 32 if job.kind == "int32" else 16)
-
-
-def of_warps(out: Any, totals: list[Any], depth: int) -> Any:
-    """A block of 128 x 64 results of a product, 32 x 32 a warp; runs of 64 terms (16 if
-    there are several sums) of what it reads are in shared memory, ``depth`` terms are one
-    statement's."""
-    import halide as hl
-
-    import halide_bridge as hb
-
-    names = ("x", "y", "xo", "yo", "xi", "yi", "xt", "yt", "xu", "yu")
-    x, y, xo, yo, xi, yi, xt, yt, xu, yu = map(hl.Var, names)
+    x, y, xo, yo, xi, yi = map(hl.Var, ("x", "y", "xo", "yo", "xi", "yi"))
+    out.split(x, xo, xi, job.lanes).split(y, yo, yi, 4)
     channels = [v for v in out.args() if v.name() not in "xy"]
-    out.split(x, xo, xi, 128).split(y, yo, yi, 64)
     for c in channels:
         out.unroll(c)
-
-    def shared_out(stage: Any, u: Any, v: Any) -> None:
-        stage.split(u, xt, u, 32).split(v, yt, v, 32).split(u, xu, xi, 16).split(v, yu, yi, 16)
-        stage.vectorize(xi).vectorize(yi).unroll(xu).unroll(yu).gpu_threads(xt, yt)
-
-    out.reorder(*channels, xi, yi, xo, yo).gpu_blocks(xo, yo)
-    shared_out(out, xi, yi)
-    out.reorder(*channels, xi, yi, xu, yu, xt, yt, xo, yo)
-    for total in totals:
-        (k,) = total.rvars(0)
-        ko, ki, ku = hl.RVar("ko"), hl.RVar("ki"), hl.RVar("ku")
-        total.compute_at(out, xo).bound_extent(x, 128).bound_extent(y, 64)
-        total.update().split(k, ko, ki, 64 if len(totals) == 1 else 16).split(ki, ku, ki, depth)
-        total.update().atomic()
-        for stage in (total, total.update()):
-            shared_out(stage, x, y)
-        total.reorder(xi, yi, xu, yu, xt, yt)
-        total.update().reorder(ki, xi, yi, xu, yu, ku, xt, yt, ko).vectorize(ki).unroll(ku)
-        for source in ("a", "b"):
-            copy = hb.funcs(out)[f"{source}_im"].in_(total)
-            copy.compute_at(total, ko).store_in(hl.MemoryType.GPUShared)
+    out.reorder(*channels, xi, yi, xo, yo).vectorize(xi).gpu_blocks(xo, yo).gpu_threads(yi)
+    for total in (f for name, f in hb.funcs(out).items() if name in ("total", "re", "im")):
+        (t,), to, ti = total.rvars(0), hl.RVar("to"), hl.RVar("ti")
+        total.compute_at(out, yi).bound_extent(x, job.lanes).vectorize(x)
+        update = total.update().split(t, to, ti, job.taps).reorder(ti, x, to).atomic()
+        update.vectorize(ti).vectorize(x)
         hb.store_in(total, hb.MemoryType.WMMAAccumulator)
     return out
 

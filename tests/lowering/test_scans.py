@@ -152,6 +152,20 @@ def test_a_weight_may_be_a_parameter(tiles: int) -> None:
     close(emulation.check(kernel, sizes=data.shape, X=data, a=0.25), truth)
 
 
+@pytest.mark.parametrize("tiles", [0, 4])
+def test_weights_in_an_array_are_read_once(tiles: int) -> None:
+    """What is the same for all steps is no input of one: that is kept by its thread."""
+    w = hl.ImageParam(F32, 1, "W")
+    order = {1: w[0], 2: w[1]}
+    step = lambda y: y(0) + sum((w * y(n) for n, w in order.items()), hl.f32(0))  # noqa: E731
+    kernel = hb.compile(rows(step, 2, 8, 8, tiles), target="sm_90a")
+    assert "own_state_weight_0 = " in kernel.source
+    assert "_inputs[" in kernel.source
+    data, weights = noise(3, 1000), np.array([1.8, -0.9], np.float32)
+    found = emulation.check(kernel, sizes=data.shape, X=data, W=weights)
+    close(found, filtered(data, *weights.tolist()))
+
+
 @pytest.mark.parametrize("threads", [2, 16])
 @pytest.mark.parametrize("name", ["sum", "largest", "smallest"])
 def test_columns_of_integers(name: str, threads: int) -> None:

@@ -21,7 +21,6 @@ PROGRAMS = {
     "upsample": "sm_80",
     "resample": "sm_80",
     "dct_denoise": "sm_80",
-    "recursive_filter": "sm_80",
     "amx_matmul": "amx",
 }
 """The target of each; the name begins with that of its case."""

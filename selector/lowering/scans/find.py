@@ -78,8 +78,11 @@ class Spread:
 
     @property
     def input(self) -> Expr | None:
-        """What a step reads besides outputs before it, if that is one expression of their type."""
-        found = set(self._inputs(self.store.value))
+        """What a step reads besides outputs before it and what is the same for all steps, if that
+        is one expression of their type.
+        """
+        steps = {x.name for x in self.loops}
+        found = {x for x in self._inputs(self.store.value) if free_vars(x) & steps}
         return found.pop() if {x.type for x in found} == {self.type} and len(found) == 1 else None
 
     def _inputs(self, e: Expr) -> Iterator[Expr]:

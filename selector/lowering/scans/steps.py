@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from selector.ir.affine import Affine, settled
+from selector.ir.contents import holds
 from selector.ir.lanes import in_lanes
 from selector.ir.nodes import (
     Allocate,
@@ -110,8 +111,12 @@ class Steps:
         before (``following``) takes the place of the step's input.
         """
         p = self.found
+        loads = [w for w in p.weights if holds(w, Load)]  # once, not at every step
+        read = {w: Var(f"{self.buffers.own}.weight.{n}", w.type) for n, w in enumerate(loads)}
 
         def state(e: Expr) -> Expr | None:
+            if e in read:
+                return read[e]
             if self.count and e == self.input:
                 return Load(e.type, self.buffers.inputs, self.place())
             if isinstance(e, Load) and e.buffer == p.store.buffer:
@@ -130,6 +135,8 @@ class Steps:
         last = Store(self.buffers.own, IntImm(0), output)
         body: Stmt = Block((*made, *shifted, last, *more(output)))
         s = self._each(LetStmt(output.name, change_expr(p.store.value, state), body))
+        for weight, name in read.items():
+            s = LetStmt(name.name, weight, s)
         if self.row or not self.count:
             return s
         assert self.input is not None

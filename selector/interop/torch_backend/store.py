@@ -30,6 +30,7 @@ from selector.kernel import Kernel
 
 _known: dict[str, Entry] = {}
 _folders: dict[str, None] = {}  # of this process, the latest last
+EACH = 2  # regions at least that a process is worth, which loads torch and Halide first
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -155,14 +156,14 @@ def _key_of(path: Path, target: str, folder: Path) -> str:
 def prepare(
     regions: Iterable[tuple[RegionGraph, Mapping[str, int]]], target: str, folder: Path | None
 ) -> None:
-    """Compile those of them that nobody has compiled, side by side where there are several: in
+    """Compile those of them that nobody has compiled, side by side where there are many: in
     processes that know nothing of the caller's, which may be any script.
     """
     missing = {
         g.key: (g, hints) for g, hints in regions if _known.get(_name(g.key, target)) is None
     }
     missing = {k: v for k, v in missing.items() if _read(v[0], target, folder) is None}
-    processes = min(len(missing), os.cpu_count() or 1)
+    processes = min(len(missing) // EACH, os.cpu_count() or 1)
     if processes < 2 or not can_compile():
         return
     with tempfile.TemporaryDirectory() as name:

@@ -1,5 +1,6 @@
 """What is done to a model's graph before regions are found in it, and which regions are taken."""
 
+# pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
 import json
@@ -106,12 +107,12 @@ def product() -> RegionGraph:
 def test_what_torch_would_run_is_the_product_and_one_kernel() -> None:
     graph = product()
     given = [torch.randn(t.shape).half() for t in graph.inputs]
-    multiply, behind = choice._stages(graph, given)
+    multiply, behind = choice.stages(graph, given)
     assert torch.equal(multiply(), given[0] @ given[1])
     assert behind is not None
     assert behind().numel() == 64 * 48
     alone = RegionGraph(graph.inputs, graph.nodes[:1], (3,))
-    assert choice._stages(alone, given)[1] is None
+    assert choice.stages(alone, given)[1] is None
 
 
 def test_a_kernel_that_inductor_has_anyway_counts_in_part() -> None:

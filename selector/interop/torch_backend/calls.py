@@ -1,5 +1,6 @@
 """New nodes of a graph of torch."""
 
+# pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
 from typing import Any

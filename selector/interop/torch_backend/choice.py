@@ -13,7 +13,7 @@ import fcntl
 import json
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -49,7 +49,7 @@ class Times:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def alone() -> Generator[None]:
     """One process of this machine at a time measures."""
     with (Path(tempfile.gettempdir()) / "tensor-selector-timing.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -93,10 +93,10 @@ def timed(graph: RegionGraph, hints: Mapping[str, int]) -> Times:
     with _disable_current_modes(), torch.no_grad(), alone():
         sets = _inputs(graph, hints)
         ours = [_bound(run_of(graph.key), x) for x in sets]
-        stages = [_stages(graph, x) for x in sets]
-        graphs = [_captured(ours), _captured([p for p, _ in stages])]
-        if stages[0][1] is not None:
-            graphs.append(_captured([r for _, r in stages if r is not None]))
+        theirs = [stages(graph, x) for x in sets]
+        graphs = [_captured(ours), _captured([p for p, _ in theirs])]
+        if theirs[0][1] is not None:
+            graphs.append(_captured([r for _, r in theirs if r is not None]))
         times: list[list[float]] = [[] for _ in graphs]
         for _ in range(ROUNDS):
             for each, found in zip(graphs, times, strict=True):
@@ -121,7 +121,7 @@ def _inputs(graph: RegionGraph, hints: Mapping[str, int]) -> list[list[Any]]:
     return [first, *([x.clone() for x in first] for _ in range(count - 1))]
 
 
-def _stages(
+def stages(
     graph: RegionGraph, inputs: Sequence[Any]
 ) -> tuple[Callable[[], Any], Callable[[], Any] | None]:
     """The product by torch, and the kernel behind it, if there is one."""

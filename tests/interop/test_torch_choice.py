@@ -11,6 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `torch`)")
 
+from torch_regions import TARGET, random, region_of  # noqa: E402
+
+from halide_bridge.torch_backend import compile_region  # noqa: E402
 from selector.interop.torch_backend import choice, report, store, whole  # noqa: E402
 from selector.interop.torch_backend.choice import Times  # noqa: E402
 from selector.interop.torch_backend.graph import (  # noqa: E402
@@ -40,22 +43,24 @@ def changed(change: Any, function: Any, *tensors: Any) -> tuple[Any, Any]:
     return made.graph, made(*tensors)
 
 
+@pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("inside", [False, True])
-def test_patches_are_rows_of_a_product(inside: bool) -> None:
-    x, w, b = torch.randn(2, 3, 8, 12), torch.randn(5, 3, 4, 2), torch.randn(5)
+def test_patches_are_rows_of_a_product(inside: bool, has_bias: bool) -> None:
+    x, w = torch.randn(2, 3, 8, 12), torch.randn(5, 3, 4, 2)
     if inside:
         x, w = x.to(memory_format=INNERMOST), w.to(memory_format=INNERMOST)
-    for bias in (b, None):
 
-        def layer(x: Any, w: Any, bias: Any = bias) -> Any:
-            return torch.ops.aten.convolution(x, w, bias, [4, 2], [0, 0], [1, 1], False, [0, 0], 1)
+    def layer(x: Any, w: Any, *rest: Any) -> Any:
+        bias = rest[0] if rest else None
+        return torch.ops.aten.convolution(x, w, bias, [4, 2], [0, 0], [1, 1], False, [0, 0], 1)
 
-        graph, found = changed(as_products, layer, x, w)
-        wanted = layer(x, w)
-        assert "convolution" not in names(graph)
-        assert ("mm" if bias is None else "addmm") in names(graph)
-        assert found.stride() == wanted.stride()
-        assert torch.allclose(found, wanted, atol=1e-5)
+    given = (x, w, torch.randn(5)) if has_bias else (x, w)
+    graph, found = changed(as_products, layer, *given)
+    wanted = layer(*given)
+    assert "convolution" not in names(graph)
+    assert ("addmm" if has_bias else "mm") in names(graph)
+    assert found.stride() == wanted.stride()
+    assert torch.allclose(found, wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize(("stride", "padding"), [(2, 0), (4, 1)])
@@ -140,6 +145,23 @@ def test_times_are_kept_by_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(choice, "_known", {})
     assert choice.times_of(graph, {}, "sm_90a", tmp_path) == Times(1.0, 2.0, 0.5)
     assert len(asked) == 4
+
+
+def test_a_block_of_one_image_does_what_follows_its_sums() -> None:
+    """Axes of one are read at the reader's own index, or the sums would be stored first."""
+
+    def layer(x: Any, w: Any, scale: Any) -> Any:
+        image, filters = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
+        sums = torch.ops.aten.convolution(
+            image, filters, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1
+        )
+        return functional.relu(sums * scale).permute(0, 2, 3, 1)
+
+    x, w = random(1, 32, 32, 64, dtype=torch.float16), random(64, 3, 3, 64, dtype=torch.float16)
+    graph, symbols = region_of(layer, x, w, random(64, 1, 1, dtype=torch.float16))
+    *_, layer_line, last = compile_region(graph, symbols.hints, TARGET)[1].splitlines()
+    assert "a layer on tensor units" in layer_line
+    assert last == "out0: in a kernel of its own, 256 threads a block"
 
 
 def test_regions_compile_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

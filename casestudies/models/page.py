@@ -59,6 +59,7 @@ def tables(data: dict[str, Any]) -> str:
         "",
         _means(rows),
         "",
+        *_untimed(data["rows"]),
         *(line for r in rows for line in _left(r)),
     ]
     return "\n".join(lines).rstrip()
@@ -93,6 +94,16 @@ def _means(rows: list[dict[str, Any]]) -> str:
         f"Geometric mean of Inductor / this: {mean(every)}, of models that restore images "
         f"{mean(images)}; the least {min(every, default=0):.2f}."
     )
+
+
+def _untimed(rows: list[dict[str, Any]]) -> list[str]:
+    """Which models have run, but were not timed."""
+    names = [
+        f"{r['model']} (error {r['error'][OURS]:.1e}, eager {r['error']['eager']:.1e})"
+        for r in rows
+        if OURS in r["error"] and OURS not in r["us"]
+    ]
+    return [f"Run, but not timed before the end: {', '.join(names)}.", ""] if names else []
 
 
 def _left(row: dict[str, Any]) -> list[str]:

@@ -85,8 +85,9 @@ def test_images_lie_as_filters_do() -> None:
     assert "clone" not in names(graph)
 
 
-def test_activations_that_no_region_has_are_taken_apart() -> None:
-    x = torch.randn(7, 9)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_activations_that_no_region_has_are_taken_apart(dtype: Any) -> None:
+    x = torch.randn(7, 9).to(dtype)
 
     def both(x: Any) -> Any:
         return functional.silu(functional.gelu(x)) + functional.gelu(x, approximate="tanh")
@@ -95,8 +96,8 @@ def test_activations_that_no_region_has_are_taken_apart() -> None:
         *whole.decompositions()
     }
     graph, found = changed(whole.taken_apart, both, x)
-    assert not {"gelu", "silu"} & {*names(graph)}
-    assert torch.allclose(found, both(x), atol=1e-6)
+    assert not {"gelu", "silu", "_to_copy"} & {*names(graph)}, "Inductor has none of them"
+    assert torch.allclose(found, both(x), atol=1e-6 if dtype == torch.float32 else 2e-3)
 
 
 def product() -> RegionGraph:

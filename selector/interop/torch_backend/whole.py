@@ -39,19 +39,20 @@ def taken_apart(graph: Any) -> None:
             continue
         if node.target is ATTENTION:
             *given, causal, scale = node.args
-            _put(graph, node, _attends(causal, scale), given)
+            _put(graph, node, make_fx(_attends(causal, scale)), given)
         elif node.target in _WHOLE:
-            _put(graph, node, _bound(table[node.target], node), [node.args[0]])
+            parts = make_fx(_bound(node), decomposition_table=table)
+            _put(graph, node, parts, [node.args[0]])
 
 
-def _bound(function: Callable[..., Any], node: Any) -> Callable[[Any], Any]:
+def _bound(node: Any) -> Callable[[Any], Any]:
     rest, named = node.args[1:], dict(node.kwargs)
-    return lambda x: function(x, *rest, **named)
+    return lambda x: node.target(x, *rest, **named)
 
 
-def _put(graph: Any, node: Any, function: Callable[..., Any], given: Any) -> None:
-    """The operators of a function in the place of a node."""
-    made = make_fx(function)(*(n.meta["val"] for n in given))
+def _put(graph: Any, node: Any, traced: Callable[..., Any], given: Any) -> None:
+    """The operators that are traced in the place of a node."""
+    made = traced(*(n.meta["val"] for n in given))
     inputs = [n for n in made.graph.nodes if n.op == "placeholder"]
     with graph.inserting_before(node):
         found: Any = graph.graph_copy(made.graph, dict(zip(inputs, given, strict=True)))

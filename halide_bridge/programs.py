@@ -94,13 +94,14 @@ class Programs:
 
         start = time.perf_counter()
         allowed = self._options.get("instructions")
-        module, depends = lower_auto(
+        module, depends, precisions = lower_auto(
             self._source, target=self._target, sizes=sizes, instructions=allowed, some=some
         )
         seconds, text = time.perf_counter() - start, str(module)
         if text not in self._made_of:
             kernel = selector.compile(module, target=self._target, **self._options)
             kernel.begun_with("lower", seconds)
+            kernel.report = kernel.report.knowing(precisions)
             self._made_of[text] = kernel
         return self._made_of[text], depends
 

@@ -82,11 +82,12 @@ def set_together(
     lines: list[str] = []
     for member in program:
         count = products_of(member, program)
-        depth = known.value(member.stages[1].reduced[0].extent) if count else 0
-        rows = range(1, len(member.args)) if count else ()
-        extents = [known.extent(member, d) for d in range(len(member.args))]
-        many = count * depth * prod(extents) >= TOGETHER
-        if many and any(fills(extents[0], extents[d], depth) for d in rows):
+        if count == 0:  # a size that is asked for is one that the schedule depends on
+            continue
+        n, *rows = (known.extent(member, d) for d in range(len(member.args)))
+        depth = known.value(member.stages[1].reduced[0].extent)
+        many = count * depth * n * prod(rows) >= TOGETHER
+        if many and any(fills(n, m, depth) for m in rows):
             funcs = (member, *program.readers(member))
             total, *stored = together(*(f.handle for f in funcs))
             factors.update(f.name() for f in stored)

@@ -29,15 +29,15 @@ ROW = 256  # threads along a row
 DOWN, DOWN_STEPS = 16, 16  # threads and their steps down columns
 WAVES = 16  # blocks for each multiprocessor
 CHAIN = 2048  # blocks of a row at most: each joins all before
-# Blocks of a multiprocessor that are to find registers, where recurrences of this order, as the
-# sections of a filter, may be one kernel: four sections took a seventh more with three (H100).
+# Blocks of a multiprocessor that are to find registers, where recurrences of this order read each
+# other and may be one kernel: four sections of a filter took a seventh more with three (H100).
 RESIDENT, FEW = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
     """``along``: the dimension of a recurrence of so many ``steps``, of that ``order``; ``rows``:
-    how many there are.
+    how many there are. ``linked``: it reads another Func with updates, or one reads it.
     """
 
     stage: Stage
@@ -45,6 +45,7 @@ class Scan:
     steps: int
     rows: int
     order: int
+    linked: bool
 
 
 def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) -> Scan | None:
@@ -76,7 +77,10 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
     if steps <= SHORT and number(r.extent) is not None:
         return None
     rows = prod(known.extent(member, d) for d in others)
-    return Scan(stage, along[0], steps, rows, max(lags.values()))
+    read = {a.func for a in member.accesses()}
+    others = (m for m in placement.program if not m.pure and m.name != member.name)
+    linked = any(m.name in read or member.name in {a.func for a in m.accesses()} for m in others)
+    return Scan(stage, along[0], steps, rows, max(lags.values()), linked)
 
 
 def _steps(index: Expr, name: str) -> int:
@@ -137,7 +141,7 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     blocks += fused(script, update, args)
     update.reorder(*inner, rt, ro, *blocks).gpu_blocks(*blocks)
     update.gpu_threads(*inner[1:], rt)
-    if not down and threads == ROW and scan.order <= FEW:
+    if scan.linked and not down and threads == ROW and scan.order <= FEW:
         resident_blocks(func, RESIDENT)
     return Grid(text=f"scans by {threads} threads of {steps} steps")
 

@@ -111,10 +111,10 @@ def lower_auto(
     sizes: Sizes | None,
     instructions: Iterable[str] | None = None,
     some: bool = False,
-) -> tuple[Module, dict[str, set[int]]]:
+) -> tuple[Module, dict[str, set[int]], Mapping[str, str]]:
     """The loops of a copy that is scheduled so, and on which axes of outputs and arguments (0 is
-    the last) its schedule depends: the same rest gives the same. ``some``: of the ``sizes``, those
-    that the pipeline has.
+    the last) its schedule depends: the same rest gives the same. Then what is known of the
+    precision of Funcs. ``some``: of the ``sizes``, those that the pipeline has.
     """
     with apart(source.said):
         outputs = native().copy(source.outputs)
@@ -128,7 +128,7 @@ def lower_auto(
             inputs=source.inputs,
             pipeline=source.pipeline,
         )
-    return module, plan.known.depends_on()
+    return module, plan.known.depends_on(), plan.precisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +195,18 @@ def _plan(
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, location, some)
     lines: list[str] = []
-    stored = set[str]()
+    stored, precisions = set[str](), dict[str, str]()
     zero_points = partial(set_zero_points, known=known)
-    one = partial(set_together, known=known, factors=stored)
+    one = partial(set_together, known=known, factors=stored, precisions=precisions)
     apart = partial(set_apart, known=known, machine=machine)
     for step in (set_narrow, set_divided, zero_points, one, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
         lines += changed
     lines = ["f = hb.funcs(output)", *lines, ""] if lines else []
-    plan = Plan({}, {}, known, machine).storing(m.label for m in program if m.name in stored)
+    said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
+    plan = Plan({}, {}, known, machine, precisions=said)
+    plan = plan.storing(m.label for m in program if m.name in stored)
     return _taken(outputs, program, plan, wanted), "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
-from halide_bridge.schedules.recognise.together import products_of
+from halide_bridge.schedules.recognise.together import precision_of, products_of
 from halide_bridge.schedules.sizes import Guess
 from selector.machine import Machine
 
@@ -72,20 +72,26 @@ def set_zero_points(program: Program, known: Guess) -> list[str]:
     return lines
 
 
-def set_together(program: Program, known: Guess, factors: set[str]) -> list[str]:
+def set_together(
+    program: Program, known: Guess, factors: set[str], precisions: dict[str, str]
+) -> list[str]:
     """Make one product of sums of several, where that saves more than to store their factors one
-    after the other costs, whose names are added to ``factors``. Lines of Python, as below.
+    after the other costs, whose names are added to ``factors``; ``precisions`` gets what is known
+    of a sum's products, by its name. Lines of Python, as below.
     """
     lines: list[str] = []
     for member in program:
         count = products_of(member, program)
-        depth = known.value(member.stages[1].reduced[0].extent) if count else 0
-        rows = range(1, len(member.args)) if count else ()
-        extents = [known.extent(member, d) for d in range(len(member.args))]
-        many = count * depth * prod(extents) >= TOGETHER
-        if many and any(fills(extents[0], extents[d], depth) for d in rows):
+        if count == 0:  # a size that is asked for is one that the schedule depends on
+            continue
+        n, *rows = (known.extent(member, d) for d in range(len(member.args)))
+        depth = known.value(member.stages[1].reduced[0].extent)
+        many = count * depth * n * prod(rows) >= TOGETHER
+        if many and any(fills(n, m, depth) for m in rows):
             funcs = (member, *program.readers(member))
-            factors.update(f.name() for f in together(*(f.handle for f in funcs))[1:])
+            total, *stored = together(*(f.handle for f in funcs))
+            factors.update(f.name() for f in stored)
+            precisions[total.name()] = precision_of(member)
             lines.append(f"hb.together({_said(funcs)})")
     return lines
 

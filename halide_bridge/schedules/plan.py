@@ -21,7 +21,7 @@ class Plan:
     ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
     ``spread`` over several blocks; resamplings on tensor units, ``banded``; windows whose blocks
     make what they read, with those that do (``made``); why the ``loops`` of attention are several;
-    the sizes and the GPU to be fast at.
+    what is known of the ``precisions`` of sums; the sizes and the GPU to be fast at.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -36,6 +36,7 @@ class Plan:
     spread: bool = False
     made: Mapping[str, str] = field(default_factory=dict[str, str])
     loops: Mapping[str, str] = field(default_factory=dict[str, str])
+    precisions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})

@@ -42,10 +42,10 @@ from selector.intrinsics.unwritten import (
     has_zeros,
     zeros,
 )
-from selector.ir.affine import Affine
-from selector.ir.nodes import Allocate, For, ForKind, IntImm, Stmt, Store
+from selector.ir.affine import Affine, to_affine
+from selector.ir.nodes import Allocate, For, ForKind, IntImm, Load, Stmt, Store
 from selector.ir.printer import print_expr
-from selector.ir.traverse import walk_stmt
+from selector.ir.traverse import walk_expr, walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES, depth_blocks
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.structure import stored_names
@@ -72,8 +72,21 @@ def _read_by(s: Store, context: KernelContext) -> Iterator[tuple[str, Affine, Ra
     step = statement.instruction.k if _by_group(statement) else 1
     statement = context.as_accumulate(s) or statement
     for o, other in ((statement.a, statement.b), (statement.b, statement.a)):
-        if isinstance(o, Access) and o.value is None and (step > 1 or _has_zeros(other)):
-            yield o.buffer, *_elements(o, -(-o.depth // step) * step)
+        if isinstance(o, Access) and (step > 1 or _has_zeros(other)):
+            yield from _loaded(o, -(-o.depth // step) * step)
+
+
+def _loaded(o: Access, depth: int) -> Iterator[tuple[str, Affine, Ranges]]:
+    """What is read of which buffer; a computed operand stops at its depth, and its choices are
+    taken to read whatever they choose.
+    """
+    if o.value is None:
+        yield o.buffer, *_elements(o, depth)
+        return
+    ranges = {ROW.name: (0, o.rows), DEPTH.name: (0, o.depth)}
+    for load in walk_expr(o.value):
+        if isinstance(load, Load):
+            yield load.buffer, to_affine(load.index), ranges
 
 
 def _elements(o: Access, depth: int) -> Filled:
@@ -147,7 +160,10 @@ def settled(s: Accumulate, context: KernelContext) -> Accumulate:
     s = replace(s, a=_settled(s.a, context), b=_settled(s.b, context))
     for operand, other in ((s.a, s.b), (s.b, s.a)):
         if isinstance(operand, Access) and (_by_group(s) or _has_zeros(other)):
-            _check(s, operand, context)
+            if operand.value is None:
+                _check(s, operand, context)
+            else:
+                _check_computed(s, operand, context)
     return s
 
 
@@ -212,6 +228,21 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
             o.buffer,
             f"{o.rows} rows of {o.depth} elements from {print_expr(o.base.to_expr())} on",
         )
+
+
+def _check_computed(s: Accumulate, o: Access, context: KernelContext) -> None:
+    """``InternalError`` for a computed operand that meets zeros of the other one, and loads what is
+    not known to be a number.
+    """
+    for buffer, index, ranges in _loaded(o, o.depth):
+        numbers = context.contents.numbers.get(buffer)
+        if numbers is None or numbers.all():
+            continue
+        event = Event(index - index.offset, ranges, context.contents.loops)
+        reach = Reach.of(event.places())
+        if reach is None or reach.missing(index.offset, numbers)[1].any():
+            what = f"`{print_expr(index.to_expr())}` for {o.rows} rows of {o.depth} elements"
+            raise _refused(s.accumulator, buffer, what)
 
 
 def _check_columns(

@@ -41,7 +41,6 @@ from selector.ir.nodes import (
     BinaryOp,
     Call,
     Expr,
-    ExprVar,
     For,
     ForKind,
     IfThenElse,
@@ -374,24 +373,28 @@ def _stores(s: Stmt) -> set[str]:
 
 
 def _beside_zeros(value: Expr, masked: frozenset[str]) -> Iterator[Load]:
-    """The operands of a product that meet zeros of the other one: of a band, or of a mask."""
+    """What the operands of a product load that meet zeros of the other one: of a band, or of a
+    mask. One that is computed loads whatever its choices choose.
+    """
     match value:
         case Call(_, name, (_, _, _, _, a, b)) if find(name) is not None:
             for operand, other in ((a, b), (b, a)):
-                inner = operand.value if isinstance(operand, ExprVar) else operand
-                if isinstance(inner, Load) and has_zeros(other, masked):
-                    yield inner
+                if has_zeros(other, masked) and not any(map(_is_band, walk_expr(operand))):
+                    yield from (x for x in walk_expr(operand) if isinstance(x, Load))
         case _:
             pass
 
 
+def _is_band(e: Expr) -> bool:
+    """Of taps, which the program reads as well: a band reads nothing else."""
+    return isinstance(e, Call) and e.name in (TOEPLITZ, TOEPLITZ_TRANSPOSED)
+
+
 def has_zeros(operand: Expr, masked: frozenset[str] = frozenset()) -> bool:
-    """Whether an operand may be zero in places whatever memory holds: a band, masked, or computed
-    by a choice.
-    """
+    """Whether an operand may be zero whatever memory holds: a band, masked, or of a choice."""
     return any(
         isinstance(x, Select)
-        or (isinstance(x, Call) and x.name in (TOEPLITZ, TOEPLITZ_TRANSPOSED))
+        or _is_band(x)
         or (isinstance(x, Load) and (x.predicate is not None or x.buffer in masked))
         for x in walk_expr(operand)
     )

@@ -34,6 +34,11 @@ def error_bounds(stores: Iterable[Store], computed: Mapping[str, Computed]) -> d
     return {name: text for name, found in pairs.items() if (text := _bound(found))}
 
 
+def error_bound(factors: Iterable[tuple[Expr, Expr]]) -> str:
+    """The same of the products that a sum is of."""
+    return _bound({(_part(a, {}), _part(b, {})) for a, b in factors})
+
+
 def _factors(e: Expr) -> tuple[Expr | None, Expr | None]:
     return (e.a, e.b) if isinstance(e, Binary) and e.op is BinaryOp.MUL else (None, None)
 

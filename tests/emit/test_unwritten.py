@@ -15,10 +15,12 @@ from verified import EMULATED, Verified, text_of
 
 pytest.importorskip("halide")
 
+import halide as hl
 from c_programs import executable
 from emulation import run
 from unwritten_programs import (
     Program,
+    accumulate,
     across_rows,
     down_columns,
     filter_bank,
@@ -145,6 +147,45 @@ def test_a_kernel_that_forgets_its_zeros_is_refused(
     monkeypatch.setattr(placement, "write_zeros", lambda *args: None)
     with pytest.raises(InternalError, match=r"multiplies what nobody wrote in `[AI]_im_in_sums`"):
         hb.compile(make().output, target="sm_80")
+
+
+def chosen() -> hl.Func:
+    """Halves down columns, summed as halves where a row is not too far down: a choice that is no
+    mask, so that the operand is computed, from staged rows that are 24 elements apart.
+    """
+    x, y, xi, xo, yi, yo = (hl.Var(n) for n in ["x", "y", "xi", "xo", "yi", "yo"])
+    image, taps = hl.ImageParam(hl.Float(16), 2, "I"), hl.ImageParam(hl.Float(16), 1, "K")
+    t, half = hl.RDom([(0, 3)], "t"), hl.Float(16)
+    sums, out = hl.Func("sums"), hl.Func("output")
+    sums[x, y] = hl.cast(half, 0)
+    inside = hl.cast(hl.Int(64), y) <= hl.cast(hl.Int(64), 20)
+    sums[x, y] += hl.select(inside, image[x, y + t.x] * taps[t.x], hl.cast(half, 0))
+    out[x, y] = sums[x, y]
+    out.split(x, xo, xi, 16).split(y, yo, yi, 16).reorder(xi, yi, xo, yo)
+    out.vectorize(xi).vectorize(yi).gpu_blocks(xo, yo)
+    sums.bound_extent(x, 16).bound_extent(y, 16).compute_at(out, xo)
+    accumulate(sums, t.x, x, y)
+    image.in_(sums).compute_at(out, xo).store_in(hl.MemoryType.GPUShared)
+    return out
+
+
+def test_what_a_computed_operand_loads_beside_a_band_is_a_number() -> None:
+    kernel = hb.compile(chosen(), target="sm_80")
+    assert "one by one" in str(kernel.report)
+    draw = np.random.default_rng(7).integers
+    seen, taps = (draw(-3, 4, shape).astype(np.float16) for shape in ((35, 33), (3,)))
+    truth = sum(seen[i : i + 33].astype(float) * taps[i] for i in range(3))
+    truth[21:] = 0
+    for found in (run(kernel, I=seen, K=taps), kernel.interpret(I=seen, K=taps)):
+        np.testing.assert_array_equal(found.astype(float), truth)
+
+
+def test_a_kernel_that_forgets_the_zeros_of_what_it_computes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(placement, "write_zeros", lambda *args: None)
+    with pytest.raises(InternalError, match=r"multiplies what nobody wrote in `I_im_in_sums`"):
+        hb.compile(chosen(), target="sm_80")
 
 
 @pytest.mark.parametrize("make", [down_columns, runs_of_taps])

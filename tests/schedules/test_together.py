@@ -32,6 +32,8 @@ def test_they_are_on_tensor_units_and_right(name: str, target: str) -> None:
     assert {u.func.removesuffix("_together") for u in updates} <= {"total", "re", "im"}
     assert updates
     assert all(u.block is not None for u in updates)
+    bounds = ["3 * 2^-22" in u.precision for u in updates]
+    assert bounds == [name == "floats_as_halves"] * len(updates)
     arrays = {p.name(): v for p, v in case.arguments}
     found = kernel.interpret(**arrays, sizes=case.sizes)
     (wanted,) = by_halide(case)

@@ -15,6 +15,7 @@ from halide_bridge.schedules.recognise.program import Member, Program, accesses
 from selector.ir.nodes import Binary, BinaryOp, Cast, Expr, Var
 from selector.ir.traverse import walk_expr
 from selector.ir.types import FLOAT32, INT32, Type
+from selector.operands.halves import error_bound
 
 
 def products_of(member: Member, program: Program) -> int:
@@ -46,6 +47,12 @@ def products_of(member: Member, program: Program) -> int:
     ((rows, columns, s, t), *others) = sides
     alike = s == t or s.bits == t.bits == 8
     return len(found) if not others and rows - columns and columns - rows and alike else 0
+
+
+def precision_of(member: Member) -> str:
+    """What is known of such products, where they are of halves of floats."""
+    term = added(member)
+    return "" if term is None else error_bound(pair for pair in _terms(term) if pair is not None)
 
 
 def _terms(e: Expr) -> Iterator[tuple[Expr, Expr] | None]:

@@ -1,8 +1,6 @@
 """Stores of accumulators straight from the registers that hold them, lane by lane: 16 bytes at once
-where they are aligned, else two neighbours, and one by one, each with a guard of its own, only
-where rows are ragged. Where only their number is, a row has one guard: what its elements share is
-worked out once then, and by no lane without such a row. Of 16 bits two leave at once wherever they
-lie: lanes hand on what is ahead of an even element.
+where they are aligned, else two neighbours, and guarded, one by one, only where a tile is ragged.
+Of 16 bits two leave at once wherever they lie: lanes hand on what is ahead of an even element.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Expr, Var
 from selector.ir.nodes import Store as Statement
-from selector.ir.traverse import free_vars
 from selector.lowering.predicates import TRUE, holds_everywhere
 
 Place = tuple[str, int]  # a pointer, elements from there
@@ -85,9 +82,6 @@ class LaneStores:
             return
         aligned = None if paired in (None, TRUE) else paired
         inside, runs = self._legal(whole), has_runs(plan, self.context)
-        if inside is not None and paired is not None and self._by_rows(plan):
-            self._store_rows(plan, inside, aligned, runs)
-            return
         test = all_of((inside, aligned))
         if test is None:
             self._write_whole(plan, paired is not None, runs)
@@ -95,41 +89,15 @@ class LaneStores:
         with w.when(test):
             self._write_whole(plan, paired is not None, runs)
         with w.otherwise():
-            self._store_others(plan, inside, runs=runs and aligned is not None)
-
-    def _store_others(self, plan: ReadOut, inside: Expr | None, *, runs: bool) -> None:
-        """Where pairs are not aligned: runs where all are stored, else one by one."""
-        w = self.context.writer
-        if not runs:
-            self._write_tiles(plan, guarded=inside is not None, wide=False)
-        elif inside is None:
-            self._write_runs(plan)
-        else:
-            with w.when(inside):
+            if not runs or aligned is None:
+                self._write_tiles(plan, guarded=inside is not None, wide=False)
+            elif inside is None:
                 self._write_runs(plan)
-            with w.otherwise():
-                self._write_tiles(plan, guarded=True, wide=False)
-
-    def _store_rows(self, plan: ReadOut, inside: Expr, aligned: Expr | None, runs: bool) -> None:
-        """Of rows that are stored or not as a whole, two neighbours at once where these are
-        aligned.
-        """
-        w = self.context.writer
-        if aligned is None:
-            self._write_tiles(plan, guarded=True, wide=True)
-            return
-        with w.when(aligned):
-            self._write_tiles(plan, guarded=True, wide=True)
-        with w.otherwise():
-            self._store_others(plan, inside, runs=runs)
-
-    def _by_rows(self, plan: ReadOut) -> bool:
-        """Whether the store's condition is one for a row."""
-        p = plan.store.predicate
-        if p is None:
-            return False
-        regions = (((COLUMN, r.n), (ROW, r.m), *outer) for r, outer in plan.regions)
-        return all(COLUMN.name not in free_vars(plan.condition(p, digits)) for digits in regions)
+            else:
+                with w.when(inside):
+                    self._write_runs(plan)
+                with w.otherwise():
+                    self._write_tiles(plan, guarded=True, wide=False)
 
     def _write_whole(self, plan: ReadOut, paired: bool, runs: bool) -> None:
         """Without guards: pairs where they are aligned, else runs."""
@@ -181,18 +149,18 @@ class LaneStores:
             pointers: dict[Affine, str] = {}
             for (region, outer), form in zip(plan.regions, plan.forms, strict=True):
                 values = self._values(plan, region, outer, guarded=guarded)
-                under: dict[Expr, list[Store | StorePair]] = {}
                 for i, j, half in pairs_of(region):
                     pair = [(i, j, e) for e in (half, half + 1)]
                     places = [self._place(plan, region, e, outer, form, pointers) for e in pair]
-                    stores = _pair(values, pair, places) if wide else _ones(values, pair, places)
-                    for e, store in zip(pair, stores, strict=False):
-                        if guarded:
-                            under.setdefault(values.guard(e), []).append(store)
-                        else:
-                            w.add(store)
-                for guard, stores in under.items():
-                    w.add(If(guard, tuple(stores)))
+                    if wide:
+                        together = values.paired
+                        stored = (values.pair(pair[0]),) if together else map(values.value, pair)
+                        w.add(StorePair(_view(places[0]), tuple(stored)))
+                        continue
+                    for e, (name, apart) in zip(pair, places, strict=True):
+                        value = values.value(e)
+                        store = Store(element(value.type, pointer(name), apart), value)
+                        w.add(If(values.guard(e), (store,)) if guarded else store)
 
     def _place(
         self,
@@ -226,18 +194,6 @@ class LaneStores:
         if place not in self._indices:
             self._indices[place] = self.context.scalar.legal(symbolic.to_expr())
         return self._indices[place]
-
-
-def _pair(values: ElementValues, pair: list[Element], places: list[Place]) -> tuple[StorePair, ...]:
-    """The store of two neighbours at once."""
-    stored = (values.pair(pair[0]),) if values.paired else tuple(map(values.value, pair))
-    return (StorePair(_view(places[0]), stored),)
-
-
-def _ones(values: ElementValues, pair: list[Element], places: list[Place]) -> tuple[Store, ...]:
-    """The stores of each of them."""
-    found = zip(map(values.value, pair), places, strict=True)
-    return tuple(Store(element(v.type, pointer(name), apart), v) for v, (name, apart) in found)
 
 
 def _view(to: Place) -> View:

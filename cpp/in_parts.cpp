@@ -58,6 +58,11 @@ bool uses(const Expr &e, const Function &f) {
     return reads.found;
 }
 
+// Without what makes it one of several of the name.
+std::string plain_name(const Function &f) {
+    return f.name().substr(0, f.name().find('$'));
+}
+
 bool is_power(const std::string &name) {
     return name == "exp_f32" || name == "exp2_f32" || name == "pow_f32";
 }
@@ -123,7 +128,7 @@ public:
         if (known != made.end()) {
             return known->second;
         }
-        Function copied(unique_name(f.name() + "_of_part"));
+        Function copied(unique_name(plain_name(f) + "_of_part"));
         made.emplace(f.name(), copied);
         Expr outer = key;
         key = Var(f.args()[0]);
@@ -345,7 +350,7 @@ std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
     Var part(unique_name("part"));
     std::vector<Func> copies, over;
     for (const Function &sum : sums) {
-        Func copied(sum.name() + "_of_part");
+        Func copied(plain_name(sum) + "_of_part");
         Function own = copies.empty() ? copied.function() : copies[0].function();
         OfPart parts = copy_sum(sum, copied, scores, peak, own, part, keys);
         if (!parts.plain || !parts.made.count(scores.name())) {

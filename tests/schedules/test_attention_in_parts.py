@@ -21,12 +21,11 @@ pytestmark = EMULATED
 PARTS = "hb.in_parts("
 DIVIDED = (
     "heads behind", "heads between", "another order of the result", "batch and heads between",
-    "no batch", "rows of no whole 16 bytes", "channels that nobody bounds",
-    "more channels of values", "shared keys of many channels", "powers of e", "a soft cap",
+    "no batch", "rows of no whole 16 bytes", "shared keys of many channels", "powers of e",
+    "a soft cap",
 )  # fmt: skip
-FEW = {name: ORDERS[name] for name in DIVIDED} | {
-    "lengths, low": Pipeline(natural=True, lengths=True)
-}
+FEW = {name: ORDERS[name] for name in DIVIDED}
+REFUSED = ("channels that nobody bounds", "more channels of values")  # whose sums are cut in pieces
 WHOLE = {
     "masked exponents": ORDERS["masked exponents"],
     "a window": ORDERS["a window"],
@@ -66,6 +65,15 @@ def test_where_a_part_may_have_no_key_that_counts_a_block_has_all(name: str) -> 
     assert PARTS not in schedule.source
     assert schedule.report.count(ONE_LOOP) == 3, schedule.report
     assert hb.compile(output, target="sm_90a").source.count("__global__") == 1
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_parts_have_no_registers_a_block_has_all(name: str) -> None:
+    case = ORDERS[name]
+    output, schedule = scheduled(case)
+    assert PARTS not in schedule.source
+    assert schedule.report.count(ONE_LOOP) == 3, schedule.report
+    assert_right(case, hb.compile(output, target="sm_90a"), RAGGED[1])
 
 
 def test_many_queries_have_no_parts() -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from halide_bridge.schedules.auto import lower_auto, source_of
 from halide_bridge.schedules.sizes import Sizes
 from selector.diagnostics import ScheduleError
+from selector.report import Report
 from selector.runtime.classes import Shapes, SizeClass, rounded
 from selector.runtime.plan import Plan
 from selector.runtime.sizes import axis_of, constant_extents
@@ -101,9 +103,18 @@ class Programs:
         if text not in self._made_of:
             kernel = selector.compile(module, target=self._target, **self._options)
             kernel.begun_with("lower", seconds)
-            kernel.report = kernel.report.knowing(precisions)
+            kernel.report = _with(kernel.report, precisions)
             self._made_of[text] = kernel
         return self._made_of[text], depends
+
+
+def _with(report: Report, precisions: Mapping[str, str]) -> Report:
+    """A report with what is known of the precision of products, by Func."""
+    known = (
+        replace(s, precision=precisions.get(s.func, s.precision)) if s.block else s
+        for s in report.statements
+    )
+    return replace(report, statements=tuple(known)) if precisions else report
 
 
 def _is_list(sizes: Any) -> bool:

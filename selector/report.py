@@ -226,14 +226,6 @@ class Report:
     searches: tuple[Search, ...] = field(default=(), compare=False)
     look: Callable[[], tuple[Opportunity, ...]] = field(default=tuple, compare=False, repr=False)
 
-    def knowing(self, precisions: Mapping[str, str]) -> Report:
-        """With what is known of the precision of products, by Func."""
-        known = (
-            replace(s, precision=precisions.get(s.func, s.precision)) if s.block else s
-            for s in self.statements
-        )
-        return replace(self, statements=tuple(known)) if precisions else self
-
     @property
     def opportunities(self) -> tuple[Opportunity, ...]:
         """Sums of a pipeline that its user scheduled for CUDA cores and that could go to a tensor

@@ -16,6 +16,17 @@ from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.schedules.turns import Argument, argument_of, side_by_side, turned
 from selector.families.layers import VECTOR, Tiling
+from selector.ir.traverse import free_vars
+
+
+def keeps_start(member: Member, found: Any, size: Any) -> bool:
+    """Whether the sums of a layer begin in their accumulators: a number for each filter is there
+    before the first operands are, and blocks that stay keep it; who stores would wait for it.
+    """
+    if not (isinstance(found, Layer) and isinstance(size, Tiling)) or size.part:
+        return False
+    (start,) = member.stages[0].values
+    return free_vars(start) <= {member.args[found.filters]}
 
 
 def by_layer(

@@ -25,7 +25,7 @@ from halide_bridge.schedules.kernels import (
     update_kernel,
 )
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
-from halide_bridge.schedules.layer_operands import by_layer
+from halide_bridge.schedules.layer_operands import by_layer, keeps_start
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.channels import channels_of
 from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
@@ -220,7 +220,7 @@ class Scheduling:
         if isinstance(tiling, windows.Tiling):
             self._windows(member, tiling, stored)
             return Grid(text=f"{tiling.threads} threads a block")
-        if not starts_at_zero(member.stages[0]):
+        if not (starts_at_zero(member.stages[0]) or keeps_start(member, product, tiling)):
             from_zero(func, stored)
         if isinstance(tiling, layers.Tiling):
             assert isinstance(product, Layer)

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from halide_bridge.records import ELEMENT
+from halide_bridge.schedules.asked import resident_blocks
 from halide_bridge.schedules.kernels import FUSED, LANES, Grid, fused
 from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, Stage, number
@@ -28,17 +29,23 @@ ROW = 256  # threads along a row
 DOWN, DOWN_STEPS = 16, 16  # threads and their steps down columns
 WAVES = 16  # blocks for each multiprocessor
 CHAIN = 2048  # blocks of a row at most: each joins all before
+# Blocks of a multiprocessor that are to find registers, where recurrences of this order read each
+# other and may be one kernel: four sections of a filter took a seventh more with three (H100).
+RESIDENT, FEW = 4, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """``along``: the dimension of a recurrence of so many ``steps``; ``rows``: how many there
-    are."""
+    """``along``: the dimension of a recurrence of so many ``steps``, of that ``order``; ``rows``:
+    how many there are. ``linked``: it reads another Func with updates, or one reads it.
+    """
 
     stage: Stage
     along: int
     steps: int
     rows: int
+    order: int
+    linked: bool
 
 
 def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) -> Scan | None:
@@ -69,7 +76,11 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
     steps = known.value(r.extent) if said else known.extent(member, along[0])
     if steps <= SHORT and number(r.extent) is not None:
         return None
-    return Scan(stage, along[0], steps, prod(known.extent(member, d) for d in others))
+    rows = prod(known.extent(member, d) for d in others)
+    read = {a.func for a in member.accesses()}
+    others = (m for m in placement.program if not m.pure and m.name != member.name)
+    linked = any(m.name in read or member.name in {a.func for a in m.accesses()} for m in others)
+    return Scan(stage, along[0], steps, rows, max(lags.values()), linked)
 
 
 def _steps(index: Expr, name: str) -> int:
@@ -130,6 +141,8 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     blocks += fused(script, update, args)
     update.reorder(*inner, rt, ro, *blocks).gpu_blocks(*blocks)
     update.gpu_threads(*inner[1:], rt)
+    if scan.linked and not down and threads == ROW and scan.order <= FEW:
+        resident_blocks(func, RESIDENT)
     return Grid(text=f"scans by {threads} threads of {steps} steps")
 
 

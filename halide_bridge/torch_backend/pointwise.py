@@ -32,15 +32,15 @@ def elementwise(m: Making, f: Callable[..., Any], *operands: Operand, inner: str
     dtype = inner or m.dtype
 
     def at(index: Sequence[Any]) -> Any:
-        return cast(computed(m.dtype), f(*(_element(o, index, dtype) for o in operands)))
+        return cast(computed(m.dtype), f(*(_element(m, o, index, dtype) for o in operands)))
 
     return Value(m.dtype, m.shape(), at)
 
 
-def _element(operand: Operand, index: Sequence[Any], dtype: str) -> Any:
+def _element(m: Making, operand: Operand, index: Sequence[Any], dtype: str) -> Any:
     if not isinstance(operand, Value):
         return constant(operand, dtype)
-    return converted(operand.broadcast(index), operand.dtype, dtype)
+    return converted(operand.broadcast(index, m.shape()), operand.dtype, dtype)
 
 
 def converted(value: Any, source: str, dtype: str) -> Any:
@@ -81,6 +81,9 @@ def _sigmoid(x: Any) -> Any:
     return 1 / (1 + hl.exp(-x))
 
 
+ERF = (1.1281433794564215, 0.10408118612531318, -0.0017864748671420627)
+
+
 def erf(m: Making, x: Any) -> Any:
     """Where the region's results are rounded to 16 bits as ``tanh`` of an odd polynomial (fitted
     here: an absolute error of 3.7e-5), which reads ``x`` five times: an epilogue has its text once
@@ -88,8 +91,8 @@ def erf(m: Making, x: Any) -> Any:
     """
     if m.rounded:
         square = hl.min(x * x, hl.f32(16))
-        odd = hl.f32(0.10408118612531318) - square * hl.f32(0.0017864748671420627)
-        return hl.tanh(x * (hl.f32(1.1281433794564215) + square * odd))
+        odd = hl.f32(ERF[1]) + square * hl.f32(ERF[2])
+        return hl.tanh(x * (hl.f32(ERF[0]) + square * odd))
     size = hl.abs(x)
     t = 1 / (1 + hl.f32(0.3275911) * size)
     fit = hl.f32(1.061405429)
@@ -137,7 +140,7 @@ for _name, _function in {
     "round": hl.round,
     "rsqrt": lambda x: 1 / hl.sqrt(x),
     "sigmoid": _sigmoid,
-    "silu": lambda x: x * _sigmoid(x),
+    "silu": lambda x: logistic(x, x),
     "sin": hl.sin,
     "sqrt": hl.sqrt,
     "tan": lambda x: hl.sin(x) / hl.cos(x),
@@ -263,8 +266,8 @@ def isnan(m: Making, x: Value) -> Value:
 @rule("where")
 def where(m: Making, condition: Value, x: Operand, y: Operand) -> Value:
     def at(index: Sequence[Any]) -> Any:
-        chosen = converted(condition.broadcast(index), condition.dtype, "bool")
-        return hl.select(chosen, _element(x, index, m.dtype), _element(y, index, m.dtype))
+        chosen = converted(condition.broadcast(index, m.shape()), condition.dtype, "bool")
+        return hl.select(chosen, _element(m, x, index, m.dtype), _element(m, y, index, m.dtype))
 
     return Value(m.dtype, m.shape(), at)
 
@@ -293,8 +296,34 @@ def clamp_max(m: Making, x: Value, high: Operand) -> Value:
     return elementwise(m, hl.min, x, high)
 
 
+def logistic(x: Any, exponent: Any) -> Any:
+    """``x / (1 + exp(-exponent))``, in which exponential and quotient need be no better than the 16
+    bits that the result has: a processor has instructions for these.
+    """
+    return x / (1 + hl.exp(-exponent))
+
+
+def _gelu_rounded(approximate: str) -> Callable[[Any], Any]:
+    """``0.5 x (1 + tanh(u))`` is ``x / (1 + exp(-2 u))``; ``erf`` as there."""
+
+    def tanh(a: Any) -> Any:
+        scale = 2 * math.sqrt(2 / math.pi)
+        return logistic(a, a * (hl.f32(scale) + a * a * hl.f32(0.044715 * scale)))
+
+    def plain(a: Any) -> Any:
+        square = hl.min(a * a, hl.f32(32))
+        c = [2 * w * 0.5**n * math.sqrt(0.5) for n, w in enumerate(ERF)]
+        odd = hl.f32(c[1]) + square * hl.f32(c[2])
+        return logistic(a, a * (hl.f32(c[0]) + square * odd))
+
+    return tanh if approximate == "tanh" else plain
+
+
 @rule("gelu")
 def gelu(m: Making, x: Value, approximate: str = "none") -> Value:
+    if m.dtype in HALVES:
+        return elementwise(m, _gelu_rounded(approximate), x)
+
     def tanh(a: Any) -> Any:
         cubic = a + hl.f32(0.044715) * a * a * a
         return a * hl.f32(0.5) * (1 + hl.tanh(hl.f32(math.sqrt(2 / math.pi)) * cubic))

@@ -104,10 +104,17 @@ class Value:
             None if element is None else lambda i: element(index(i)),
         )
 
-    def broadcast(self, indices: Sequence[Any]) -> Any:
-        """The element for an index of a larger shape: axes of one repeat, missing ones as well."""
-        own = indices[len(indices) - self.rank :]
-        return self.at([0 if is_one(n) else i for i, n in zip(own, self.shape, strict=True)])
+    def broadcast(self, indices: Sequence[Any], shape: Sequence[Extent] = ()) -> Any:
+        """The element for an index of a larger shape: axes of one repeat, missing ones as well. Of
+        a ``shape`` that has one element along an axis, too, its own: so it is read at the reader's
+        own element, and the block that computes it may be the one that reads it.
+        """
+        own, missing = indices[len(indices) - self.rank :], len(shape) - self.rank
+
+        def repeats(d: int) -> bool:
+            return is_one(self.shape[d]) and not (shape and is_one(shape[missing + d]))
+
+        return self.at([0 if repeats(d) else i for d, i in enumerate(own)])
 
 
 Rule = Callable[..., Value | tuple[Value, ...]]

@@ -146,6 +146,7 @@ def find_strips(body: Stmt, *, engine: bool) -> dict[str, Dealt]:
         for s in walk_stmt(body)
         if isinstance(s, Allocate)
         and s.memory in (Memory.GPU_SHARED, Memory.AUTO)
+        and s.extents
         and isinstance(s.extents[0], IntImm)
         and not (engine and s.stages > 1)
     }

@@ -4,14 +4,14 @@
     t[ramp(8, 1, 8)] = a[ramp(8*x + s, 1, 8)] if y < h   =>  t[8..16] = y < h ? a[8*x + s ...] : ...
 
 Whether all lanes are inside, and rows aligned, is asked once, ahead of all that a thread does with
-them; where that is not so it does all of it lane by lane. What differs from vector to vector, where
-pixels lie beside an image, says of each whether it is loaded or zeros. The loads wait for memory
-together.
+them; where that is not so it does all of it lane by lane, and none of it if it stores nothing. What
+differs from vector to vector, where pixels lie beside an image, says of each whether it is loaded
+or zeros. The loads wait for memory together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from selector.emit.context import KernelContext
@@ -26,16 +26,21 @@ from selector.ir.nodes import (
     Allocate,
     Binary,
     BinaryOp,
+    Broadcast,
+    Compare,
+    CompareOp,
+    Evaluate,
     Expr,
     For,
     IntImm,
     LetStmt,
     Load,
+    Ramp,
     Stmt,
     Store,
     Var,
 )
-from selector.ir.traverse import free_vars, walk_stmt
+from selector.ir.traverse import conjuncts, free_vars, walk_stmt
 from selector.lowering.predicates import slack
 
 WORD = 4  # bytes of a register
@@ -43,10 +48,13 @@ WORD = 4  # bytes of a register
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The arrays of a thread that are some, and when they come as vectors."""
+    """The arrays of a thread that are some, and when they come as vectors; what holds where it
+    ``stored`` anything, if anything has to.
+    """
 
     names: frozenset[str]
     condition: Expr
+    stored: Expr | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,31 @@ def tiles_of(s: Allocate, context: KernelContext) -> Tiles | None:
     inside = (c for v in vectors for c in _conditions(v.lanes, context))
     condition = all_of(dict.fromkeys([*flags, *inside]))
     assert condition is not None
-    return Tiles(frozenset(v.store.buffer for v in vectors), condition)
+    outer = [x for x in walk_stmt(s) if isinstance(x, Store) and x.buffer not in mine]
+    alone = outer and not any(isinstance(x, Evaluate) for x in walk_stmt(s))
+    needed = _needed(outer, bound) if alone else []
+    stored = all_of(map(context.scalar.legal, needed))
+    return Tiles(frozenset(v.store.buffer for v in vectors), condition, stored)
+
+
+def _needed(stores: Sequence[Store], own: Set[str]) -> list[Expr]:
+    """What all of these need to store in any of their lanes, as far as it is said without what
+    stands within: where places grow from lane to lane, that the first one is below its end.
+    """
+    tests = [[*map(_first_lane, conjuncts(x.predicate))] if x.predicate else [] for x in stores]
+    found = [t for t in tests[0] if t is not None and all(t in others for others in tests)]
+    return [t for t in dict.fromkeys(found) if not free_vars(t) & own]
+
+
+def _first_lane(test: Expr) -> Expr | None:
+    """A condition that holds in the first lane if it does in any; None where nobody knows one."""
+    match test:
+        case Compare(CompareOp.LT | CompareOp.LE as op, Ramp(a, IntImm(step), _), Broadcast(b, _)):
+            return Compare(op, a, b) if step >= 0 else None
+        case Broadcast(value, _):
+            return value
+        case _:
+            return test if test.type.lanes == 1 else None
 
 
 def emit_tile(stmts: Sequence[Stmt], context: KernelContext) -> bool:

@@ -207,11 +207,12 @@ class ThreadCode:
         if tiles is None:
             self._local(s)
             return
-        with self.context.writer.when(tiles.condition):
+        w = self.context.writer
+        with w.when(tiles.condition):
             self.tiles = tiles.names
             self._local(s)
             self.tiles = frozenset()
-        with self.context.writer.otherwise():
+        with w.otherwise(), nullcontext() if tiles.stored is None else w.when(tiles.stored):
             self.by_lanes = True
             self._local(s)
             self.by_lanes = False

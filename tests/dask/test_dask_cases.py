@@ -37,7 +37,8 @@ CASES: tuple[tuple[str, dict[str, Any], tuple[Any, ...]], ...] = (
 def test_a_case_in_blocks(name: str, sizes: dict[str, Any], chunks: tuple[Any, ...]) -> None:
     case = find_case(name)
     problem = importlib.import_module(f"casestudies.{name}.problem").Problem(**sizes)
-    kernel = hb.compile(case.build(problem, "tensor"), target="sm_80", name="output")
+    output = case.scheduled(problem, "tensor", "sm_80")
+    kernel = hb.compile(output, target="sm_80", name="output")
     rng = np.random.default_rng(1)
     arrays = {
         s.name: rng.standard_normal(s.shape).astype(s.dtype)

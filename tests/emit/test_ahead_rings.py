@@ -37,16 +37,19 @@ def compiled(p: Problem, tiling: Tiling) -> Any:
 
 
 CASES = {
-    "one query": (Problem(1, 1, 64), TWO),
-    "two groups, less than a run": (Problem(2, 130, 64, keys=40), TWO),
-    "two runs": (Problem(2, 130, 64, keys=128), TWO),
-    "more": (Problem(1, 70, 64, keys=333), TWO),
-    "three slots": (Problem(1, 70, 64, keys=333), replace(TWO, stages=3)),
-    "blocks that stay": (Problem(3, 300, 64), replace(TWO, persistent=1)),
-    "causal ones": (Problem(2, 300, 64, causal=True), replace(TWO, persistent=1, heads_first=True)),
-    "a window": (Problem(1, 300, 64, causal=True, window=70), replace(TWO, stages=3)),
-    "a soft cap": (Problem(1, 130, 64, score="soft_cap"), TWO),
-    "parts": (Problem(1, 3, 64, types="f16-f16", keys=700), replace(TWO, part=256)),
+    "one query": (Problem(1, 1, 128), TWO),
+    "two groups, less than a run": (Problem(2, 130, 128, keys=40), TWO),
+    "two runs": (Problem(2, 130, 128, keys=128), TWO),
+    "more": (Problem(1, 70, 128, keys=333), TWO),
+    "three slots": (Problem(1, 70, 128, keys=333), replace(TWO, stages=3)),
+    "blocks that stay": (Problem(3, 300, 128), replace(TWO, persistent=1)),
+    "causal ones": (
+        Problem(2, 300, 128, causal=True),
+        replace(TWO, persistent=1, heads_first=True),
+    ),
+    "a window": (Problem(1, 300, 128, causal=True, window=70), replace(TWO, stages=3)),
+    "a soft cap": (Problem(1, 130, 128, score="soft_cap"), TWO),
+    "parts": (Problem(1, 3, 128, types="f16-f16", keys=700), replace(TWO, part=256)),
     "many channels": (Problem(1, 70, 256, types="bf16-bf16"), replace(TWO, keys=80)),
 }
 
@@ -74,10 +77,11 @@ def test_it_is_right_with_tensor_maps_and_without(name: str) -> None:
 @pytest.mark.parametrize(
     ("p", "tiling"),
     [
-        (Problem(64, 4096, 64), replace(TWO, units=3)),  # one of three groups multiplies
-        (Problem(64, 4096, 64), replace(TWO, units=1)),
-        (Problem(64, 4096, 64), replace(TWO, keys=128)),  # more keys than channels
-        (Problem(64, 4096, 64, score="bias"), TWO),  # a matrix that is staged with keys
+        (Problem(64, 4096, 128), replace(TWO, units=3)),  # one of three groups multiplies
+        (Problem(64, 4096, 128), replace(TWO, units=1)),
+        (Problem(64, 4096, 128), replace(TWO, keys=160)),  # more keys than channels
+        (Problem(64, 4096, 96), TWO),  # few channels
+        (Problem(64, 4096, 128, score="bias"), TWO),  # a matrix that is staged with keys
     ],
 )
 def test_other_loops_are_not(p: Problem, tiling: Tiling) -> None:
@@ -86,7 +90,7 @@ def test_other_loops_are_not(p: Problem, tiling: Tiling) -> None:
 
 
 def test_keys_and_values_come_and_go_by_themselves() -> None:
-    feeding, groups = compiled(Problem(64, 4096, 64), TWO).source.split("return;  // so that")
+    feeding, groups = compiled(Problem(64, 4096, 128), TWO).source.split("return;  // so that")
     engine = feeding.split("else if ((threadIdx.x & 127) == 0)")[1]
     assert engine.index("&map_K") < engine.index("free_ + 8 * (slot + 2)") < engine.index("&map_V")
     first, loop = groups.split(AHEAD)

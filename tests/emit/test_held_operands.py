@@ -26,7 +26,7 @@ def source(depth: int, tiles: Tiling, *, causal: bool = False) -> str:
 
 def test_weights_are_the_operand_as_they_lie() -> None:
     """Registers of a step of 16 keys: rows g and g + 8 of keys 2q, then of keys 2q + 8."""
-    text = source(64, SMALL)
+    text = source(128, SMALL)
     filled = re.findall(
         r"weight\[(\d+)\] = round_pair\(exp2_rounded\(.*?scores_peak\[(\d+)\]\[(\d)\]", text
     )

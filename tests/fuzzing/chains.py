@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from fuzzing import resampled
 from fuzzing.choices import base, index, some_axis, some_size
 from fuzzing.program import Axis, Program, Sum
 
@@ -73,9 +72,7 @@ def online(r: Random) -> Program:
 
 def pipeline(p: Program) -> Iterator[str]:
     """The lines of ``pipeline(scheduled)``."""
-    yield from {"chain": _chain_lines, "online": _online_lines, "taps": resampled.pipeline}[p.form](
-        p
-    )
+    yield from _chain_lines(p) if p.form == "chain" else _online_lines(p)
 
 
 def _chain_lines(p: Program) -> Iterator[str]:
@@ -197,8 +194,6 @@ def _online_lines(p: Program) -> Iterator[str]:
 
 def kinds(p: Program) -> Kinds:
     """Type and extents (dimension 0 first) of every array."""
-    if p.form == "taps":
-        return resampled.kinds(p)
     if p.form == "chain":
         (across, down), (depth, inner) = p.sizes, (s.extent for s in p.sums)
         shapes = {"A": (depth, down), "B": (inner, depth), "C": (across, inner)}
@@ -213,11 +208,7 @@ def kinds(p: Program) -> Kinds:
 
 def result(p: Program, arrays: Mapping[str, Array]) -> Array:
     """The output in float64; what is handed on is f16."""
-    wide = {name: array.astype(np.float64) for name, array in arrays.items()}
-    if p.form == "taps":
-        found = resampled.result(p, wide)
-        return found.astype(np.float16).astype(np.float64) if p.result == "f16" else found
-    cut = {n: wide[n][tuple(slice(e) for e in s[::-1])] for n, (_, s) in kinds(p).items()}
+    cut = {n: arrays[n][tuple(slice(e) for e in s[::-1])] for n, (_, s) in kinds(p).items()}
     return _chained(p, cut) if p.form == "chain" else _attended(p, cut)
 
 

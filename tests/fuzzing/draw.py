@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuzzing import chains, plain, resampled
+from fuzzing import chains, plain, resampled, stages
 from fuzzing.choices import (
     SINGLE,
     TYPES,
@@ -31,6 +31,7 @@ from fuzzing.choices import (
 from fuzzing.program import FLOAT8, Index, Program, Staging, Sum, Term
 
 Random = random.Random
+STAGES = 0.12  # of all programs are those of ``stages``
 
 
 def draw(seed: int, number: int) -> Program:
@@ -39,10 +40,24 @@ def draw(seed: int, number: int) -> Program:
     families = tuple(FAMILIES)
     family = r.choices(families, [FAMILIES[f][1] for f in families])[0]
     p = FAMILIES[family][0](r)
+    other = Random(f"{seed}/{number}/stages")
+    if other.random() < STAGES:
+        family, p = "stages", stages.stages(other)
     if r.random() < 0.1:
         p = replace(p, pitch=(r.choice((0, 0, 1, 3, 8)), r.choice((0, 1, 2, 4, 8, 24))))
     p = replace(p, family=family, inputs=r.randrange(1 << 30))
-    return of_bytes(Random(f"{seed}/{number}/bytes"), p)
+    p = of_bytes(Random(f"{seed}/{number}/bytes"), p)
+    return narrowed(Random(f"{seed}/{number}/narrow"), p)
+
+
+def narrowed(r: Random, p: Program) -> Program:
+    """Now and then sums that are stored as integers of 8 or 16 bits: those next to them, or what is
+    left of them."""
+    exact = p.accumulator == "s32" or (p.accumulator == "f32" and p.values == "small")
+    if p.form or not exact or p.result != p.accumulator or p.instructions or r.random() > 0.2:
+        return p
+    near = p.accumulator == "f32" or r.random() < 0.6
+    return replace(p, result=r.choice(("s16", "s16", "u16", "u8", "s8")), saturated=near)
 
 
 def of_bytes(r: Random, p: Program) -> Program:
@@ -65,6 +80,8 @@ def of_bytes(r: Random, p: Program) -> Program:
 def unscheduled(p: Program, seed: int, number: int) -> Program:
     """The algorithm of a drawn program, which the compiler is to schedule. Chains of sums have no
     text without a schedule: they stay as they are."""
+    if p.form == "stages" and p.schedule == "drawn":
+        return replace(p, schedule=("auto", "sized")[number % 2])
     if p.form or p.schedule != "drawn":
         return p
     r = Random(f"{seed}/{number}/schedule")

@@ -23,7 +23,8 @@ from emulation import build as emulation_build
 
 import halide_bridge as hb
 import selector.intrinsics  # noqa: F401 - gives the interpreter the instructions' meaning
-from fuzzing import reference
+from fuzzing import forms, reference
+from fuzzing.device import outputs
 from fuzzing.outcome import Outcome, template
 from fuzzing.program import Program
 from fuzzing.writing import pipeline_text
@@ -84,12 +85,13 @@ class Compiled:
     module: Module
     kernel: Kernel
     arrays: Mapping[str, Array]
-    expected: Array
+    expected: tuple[Array, ...]
     used: tuple[str, ...] = ()
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.program.sizes[::-1]
+    def shape(self) -> Any:
+        """Of the output; where there are several, by name."""
+        return forms.result_shape(self.program)
 
 
 def run_program(
@@ -117,7 +119,7 @@ def compiled(p: Program, clock: Clock) -> Compiled | Outcome:
             text = f"{clock.compiling:.0f} s: {clock.seconds}"
             return Outcome("slow", f"in {_longest(clock)}", text, clock.seconds)
         arrays = reference.inputs(p, needed_extents(module, p))
-        expected = clock.run("float64", lambda: reference.result(p, arrays))
+        expected = clock.run("float64", lambda: reference.results(p, arrays))
         return Compiled(p, module, kernel, arrays, expected, directives(pipeline))
     except UserError as error:
         return Outcome("refused", _refusal(error), str(error), clock.seconds)
@@ -201,19 +203,18 @@ def needed_extents(module: Module, p: Program) -> dict[str, tuple[int, ...]]:
 # -------------------------------------------------------------------- oracles
 
 
-def _lowered(c: Compiled) -> Array:
-    sizes = {b.name: c.shape for b in c.module.buffers if b.role is Role.OUTPUT}
+def _lowered(c: Compiled) -> Any:
+    sizes = {b.name: c.program.sizes[::-1] for b in c.module.buffers if b.role is Role.OUTPUT}
     scalars = reference.scalars(c.program)
-    results = interpret(c.module, dict(c.arrays), scalars=scalars, sizes=sizes)
-    return next(iter(results.values()))
+    return interpret(c.module, dict(c.arrays), scalars=scalars, sizes=sizes)
 
 
-def selected(c: Compiled) -> Array:
+def selected(c: Compiled) -> Any:
     """What the selected program computes; ``UserError`` where the call is refused."""
     return c.kernel.interpret(**c.arrays, **reference.scalars(c.program), sizes=c.shape)
 
 
-def _emulated(c: Compiled) -> Array | None:
+def _emulated(c: Compiled) -> Any:
     """The emitted text; for AMX it is compiled, with tile registers in software."""
     scalars = reference.scalars(c.program)
     if c.kernel.target.family == "amx":
@@ -228,7 +229,7 @@ def _emulated(c: Compiled) -> Array | None:
         emulation_build.build(text).unlink(missing_ok=True)
 
 
-def _halide(c: Compiled) -> Array:
+def _halide(c: Compiled) -> Any:
     """Halide's own run of the algorithm; numbers, not patterns."""
     kinds = {name: kind for name, (kind, _) in reference.input_kinds(c.program).items()}
     output, parameters = build(c.program, scheduled=False)
@@ -242,17 +243,18 @@ def _halide(c: Compiled) -> Array:
             parameter.set(hl.Buffer(held[-1]))
         else:
             parameter.set(reference.scalars(c.program)[name])
-    found = np.array(output.realize(list(c.program.sizes)))
-    return reference.to_bits(found) if c.program.result == "bf16" else found
+    made = hl.Pipeline(output).realize(list(c.program.sizes))
+    found = [np.array(one) for one in (made if isinstance(made, (list, tuple)) else [made])]
+    return [reference.to_bits(one) if c.program.result == "bf16" else one for one in found]
 
 
-def _on_gpu(c: Compiled) -> Array:
+def _on_gpu(c: Compiled) -> Any:
     from fuzzing.device import run_on_device
 
     return run_on_device(c.kernel, c.arrays, reference.scalars(c.program), c.shape)
 
 
-ORACLES: dict[str, Callable[[Compiled], Array | None]] = {
+ORACLES: dict[str, Callable[[Compiled], Any]] = {
     "halide": _halide,
     "lowered": _lowered,
     "selected": selected,
@@ -267,9 +269,11 @@ def _compared(c: Compiled, clock: Clock, gpu: bool) -> Outcome:
     size = reference.spread(c.program, c.arrays)
     for name, oracle in oracles.items():
         try:
-            found = clock.run(name, lambda oracle=oracle: oracle(c))
+            found = outputs(clock.run(name, lambda oracle=oracle: oracle(c)))
             unrounded = name == "halide" and any(o.produce for o in c.program.operands)
-            verdict = reference.differs(c.program, c.expected, found, UNROUNDED * unrounded, size)
+            verdict = reference.all_differ(
+                c.program, c.expected, found, UNROUNDED * unrounded, size
+            )
         except UserError as error:
             return Outcome("refused", f"call: {_refusal(error)}", str(error), clock.seconds)
         except emulation.Unsupported as error:

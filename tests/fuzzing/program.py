@@ -170,7 +170,8 @@ class Program:
     or "online" for a program of several sums (``chains.py``), of which ``parts`` say more.
     ``schedule``: "drawn", or the compiler's own, "auto" for any sizes or "sized" for these.
     ``pitch``: elements that lie before and behind each row of the arrays. ``from_zero``: what reads
-    the sum adds what it starts from. B may be named "A": both factors are elements of one array.
+    the sum adds what it starts from. ``saturated``: what the type of the result does not hold is
+    its nearest. B may be named "A": both factors are elements of one array.
     """
 
     family: str
@@ -201,6 +202,7 @@ class Program:
     schedule: str = "drawn"
     pitch: tuple[int, int] = (0, 0)
     from_zero: bool = False
+    saturated: bool = False
 
     @property
     def operands(self) -> tuple[Operand, Operand]:
@@ -279,7 +281,7 @@ def features(p: Program) -> Iterator[str]:
     yield f"target {p.target}"
     yield f"types {p.a.type} x {p.b.type} -> {p.accumulator}"
     yield f"result {p.result}"
-    yield from (f"{p.form}, {name} {value}".rstrip() for name, value in p.parts)
+    yield from _part_features(p)
     yield f"schedule {p.schedule}"
     yield f"sums computed for a {p.at}"
     for o in p.operands:
@@ -310,12 +312,30 @@ def features(p: Program) -> Iterator[str]:
         ("instructions restricted", bool(p.instructions)),
         ("rows apart in memory", p.pitch != (0, 0)),
         ("directive from_zero", p.from_zero),
+        ("result saturated", p.saturated),
         ("one array twice", p.a.name == p.b.name),
     ):
         if on:
             yield name
     for name, _ in p.directives:
         yield f"directive {name}"
+
+
+def _part_features(p: Program) -> Iterator[str]:
+    """Of a form; of expressions their types."""
+    for name, value in p.parts:
+        match name:
+            case "inputs":
+                yield from sorted({f"array of {kind}" for _, kind in value})
+            case "outputs":
+                yield f"{p.form}, outputs {len(value)}"
+                yield from sorted({f"output of {e[1]}" for e in value})
+            case "stages" if p.form == "stages":
+                for _, kind, place, reduction, _ in value:
+                    yield f"stage of {kind}"
+                    yield f"stage, {place}, {reduction[0] if reduction else 'no reduction'}"
+            case _:
+                yield f"{p.form}, {name} {value}".rstrip()
 
 
 def _operand_features(o: Operand) -> Iterator[str]:

@@ -7,22 +7,26 @@ differs is wrong; real ones are compared by their norm.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fuzzing import chains
+from fuzzing import forms
+from fuzzing.chains import WEIGHTS
 from fuzzing.program import NAMES, Index, Operand, Program, array_extents
 
 Array = np.ndarray[Any, Any]
 DTYPES: dict[str, Any] = {
-    "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "s8": np.int8, "u8": np.uint8,
-    "s32": np.int32, "e4m3": np.uint8, "e5m2": np.uint8,
+    "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "f64": np.float64,
+    "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16, "s32": np.int32,
+    "u32": np.uint32, "s64": np.int64, "bool": np.bool_, "e4m3": np.uint8, "e5m2": np.uint8,
 }  # fmt: skip
+NARROW = "s8", "u8", "s16", "u16"
+INTEGERS = (*NARROW, "s32", "u32", "s64", "bool")
 FORMATS = {"e4m3": (3, 7), "e5m2": (2, 15)}  # bits of the significand, bias of the exponent
 # Unit roundoff that a result of the type may have, and what sums in it may lose.
-PRECISION = {"f16": 1e-3, "bf16": 8e-3, "f32": 2e-6, "s32": 0.0, "s8": 0.0, "u8": 0.0}
+PRECISION = {"f16": 1e-3, "bf16": 8e-3, "f32": 2e-6} | dict.fromkeys(INTEGERS, 0.0)
 TF32 = 1e-3  # what operands lose that are rounded so
 FP8 = 4e-3  # what sums of so many terms lose of which 13 bits are kept
 SUMS = {"f16": 2e-2, "f32": 5e-6, "s32": 0.0}
@@ -62,7 +66,7 @@ def numbers(values: Array, kind: str) -> Array:
     if kind in FORMATS:
         return from_bytes(values, kind)
     values = from_bits(values) if kind == "bf16" else np.asarray(values)
-    return values.astype(np.int64 if kind in ("s8", "u8", "s32") else np.float64)
+    return values.astype(np.int64 if kind in INTEGERS else np.float64)
 
 
 def rounded(values: Array, kind: str) -> Array:
@@ -74,13 +78,16 @@ def rounded(values: Array, kind: str) -> Array:
 
 
 def _draw(rng: np.random.Generator, shape: tuple[int, ...], kind: str, values: str) -> Array:
-    if kind in ("s8", "u8"):
-        low, high = (-128, 127) if kind == "s8" else (0, 255)
-        return rng.integers(low, high, shape, endpoint=True).astype(DTYPES[kind])
+    if kind in NARROW:
+        held = np.iinfo(DTYPES[kind])
+        return rng.integers(held.min, held.max, shape, endpoint=True).astype(DTYPES[kind])
+    if kind == "bool":
+        return rng.random(shape) < 0.5
     if kind in FORMATS:
         return rng.choice(np.array(bytes_of(kind, values), np.uint8), shape)
-    if kind == "s32":
-        return rng.integers(-1000, 1000, shape, endpoint=True).astype(np.int32)
+    if kind in INTEGERS:
+        low = 0 if kind == "u32" else -1000
+        return rng.integers(low, 1000, shape, endpoint=True).astype(DTYPES[kind])
     if values == "small":
         found = rng.integers(1, 4, shape) * rng.choice(np.array([-1, 1]), shape)
         found = found.astype(np.float32)
@@ -92,7 +99,7 @@ def _draw(rng: np.random.Generator, shape: tuple[int, ...], kind: str, values: s
 def input_kinds(p: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Type and extents (dimension 0 first) of every array, as large as the algorithm needs."""
     if p.form:
-        return chains.kinds(p)
+        return forms.kinds(p)
     found: dict[str, tuple[str, tuple[int, ...]]] = {}
     for o in p.operands:
         read = array_extents(p, o)
@@ -198,10 +205,20 @@ def made(o: Operand, found: Array, *neighbours: Array) -> Array:
     return rounded(found, o.type) if o.produce else found
 
 
-def result(p: Program, arrays: Mapping[str, Array]) -> Array:
-    """The output as numbers (float64, or int64), in NumPy's order of axes."""
+def results(p: Program, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
+    """The outputs as numbers (float64, or int64), in NumPy's order of axes."""
     if p.form:
-        return chains.result(p, arrays)
+        kinds = {name: kind for name, (kind, _) in input_kinds(p).items()}
+        return forms.results(p, {name: numbers(a, kinds[name]) for name, a in arrays.items()})
+    return (_result(p, arrays),)
+
+
+def result(p: Program, arrays: Mapping[str, Array]) -> Array:
+    """The first of them."""
+    return results(p, arrays)[0]
+
+
+def _result(p: Program, arrays: Mapping[str, Array]) -> Array:
     sizes = p.stored
     outputs = _outputs(p)
     kinds = {name: kind for name, (kind, _) in input_kinds(p).items()}
@@ -211,7 +228,10 @@ def result(p: Program, arrays: Mapping[str, Array]) -> Array:
         total = total + _sum(p, outputs, {**wide, "B": wide["C"]}, sizes)
     if p.second == "accumulator":
         total = total + _start(p, wide, sizes)
-    total = rounded(_finish(p, total, outputs, wide), p.result)
+    total = _finish(p, total, outputs, wide)
+    if p.saturated:
+        total = np.clip(total, *(getattr(np.iinfo(DTYPES[p.result]), n) for n in ("min", "max")))
+    total = rounded(total, p.result)
     if p.after:
         total = rounded(total[..., :-1] + 2 * total[..., 1:], p.result)
     return total
@@ -300,8 +320,8 @@ def _finish(
 def tolerance(p: Program) -> tuple[float, float]:
     """Relative Frobenius error, and largest error relative to the mean size, that are allowed."""
     if p.form == "online":  # weights are rounded to f16
-        return chains.WEIGHTS, 16 * chains.WEIGHTS
-    if p.result in ("s8", "u8", "s32") or p.accumulator == "s32":
+        return WEIGHTS, 16 * WEIGHTS
+    if p.form == "stages" or p.result in INTEGERS or p.accumulator == "s32":
         return 0.0, 0.0
     if p.values == "small" and p.accumulator == "f32":
         exact = PRECISION[p.result] if p.after else 1e-6
@@ -319,12 +339,28 @@ def tolerance(p: Program) -> tuple[float, float]:
     return allowed, 16 * allowed
 
 
-def differs(p: Program, expected: Array, found: Array, more: float = 0.0, size: float = 0.0) -> str:
-    """What is wrong with a result, of which ``more`` is allowed than of others; empty if nothing
-    is. Errors are relative to the size of what is expected, or to ``size`` if that is larger
-    (``spread``).
+def all_differ(
+    p: Program, expected: Sequence[Array], found: Sequence[Array], more: float = 0.0,
+    size: float = 0.0,
+) -> str:  # fmt: skip
+    """What is wrong with the outputs (see ``differs``)."""
+    said = [
+        differs(p, one, other, more, size, kind)
+        for one, other, kind in zip(expected, found, forms.result_kinds(p), strict=True)
+    ]
+    if len(said) == 1:
+        return said[0]
+    return ", ".join(f"output {n}: {text}" for n, text in enumerate(said) if text)
+
+
+def differs(
+    p: Program, expected: Array, found: Array, more: float = 0.0, size: float = 0.0, kind: str = ""
+) -> str:
+    """What is wrong with a result of type ``kind``, of which ``more`` is allowed than of others;
+    empty if nothing is. Errors are relative to the size of what is expected, or to ``size`` if that
+    is larger (``spread``).
     """
-    found = numbers(np.asarray(found), p.result).reshape(np.shape(found))
+    found = numbers(np.asarray(found), kind or p.result).reshape(np.shape(found))
     if found.shape != expected.shape:
         return f"shape {found.shape}, not {expected.shape}"
     wide, expected = found.astype(np.float64), expected.astype(np.float64)

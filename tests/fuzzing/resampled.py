@@ -90,4 +90,5 @@ def result(p: Program, wide: Mapping[str, Array]) -> Array:
     image = image[:, : p.sizes[1 - along]]
     at = np.clip(begin[:, None] + np.arange(p.sums[0].extent), 0, image.shape[0] - 1)
     found = (image[at] * wide["B"][:n, : p.sums[0].extent, None]).sum(1)
-    return found if along == 1 else found.T
+    found = found if along == 1 else found.T
+    return found.astype(np.float16).astype(np.float64) if p.result == "f16" else found

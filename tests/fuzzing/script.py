@@ -4,6 +4,7 @@ attention the case study.
 
 from __future__ import annotations
 
+from fuzzing.forms import result_shape
 from fuzzing.program import Program
 from fuzzing.reference import FORMATS, bytes_of, input_kinds, scalars
 from fuzzing.writing import pipeline_text
@@ -19,9 +20,11 @@ import halide_bridge as hb
 
 {pipeline}
 
-DTYPES = {{"f16": np.float16, "f32": np.float32, "s8": np.int8, "u8": np.uint8, "s32": np.int32}}
+DTYPES = {{
+    "f16": np.float16, "f32": np.float32, "f64": np.float64, "s8": np.int8, "u8": np.uint8,
+    "s16": np.int16, "u16": np.uint16, "s32": np.int32, "u32": np.uint32, "s64": np.int64,
+}}
 BYTES = {bytes}
-LIMITS = {{"s8": (-128, 127), "u8": (0, 255), "s32": (-1000, 1000)}}
 rng = np.random.default_rng({seed})
 
 
@@ -37,8 +40,12 @@ def real(array):
 def draw(shape, kind):
     if kind in BYTES:
         return rng.choice(np.array(BYTES[kind], np.uint8), shape)
-    if kind in LIMITS:
-        return rng.integers(*LIMITS[kind], shape, endpoint=True).astype(DTYPES[kind])
+    if kind == "bool":
+        return rng.random(shape) < 0.5
+    if kind[0] in "su":
+        held = np.iinfo(DTYPES[kind])
+        low, high = (held.min, held.max) if held.bits < 32 else (-1000*(kind[0] == "s"), 1000)
+        return rng.integers(low, high, shape, endpoint=True).astype(DTYPES[kind])
     values = {values}
     return bits(values) if kind == "bf16" else values.astype(np.float32).astype(DTYPES[kind])
 
@@ -50,16 +57,19 @@ output, parameters = pipeline(scheduled=False)
 held = {{name: np.ascontiguousarray(real(array)) for name, array in arrays.items()}}
 for q in parameters:
     q.set(hl.Buffer(held[q.name()]) if q.name() in held else {scalars}[q.name()])
-truth = np.array(output.realize({extents})).astype(np.float64)
+made = hl.Pipeline(output).realize({extents})
+several = made if isinstance(made, (list, tuple)) else [made]
+truths = [np.array(one).astype(np.float64) for one in several]
 if "--emulate" in sys.argv:
     from emulation import run
 
     found = run(kernel, {call})
 else:
     found = kernel.interpret({call})
-found = real(np.asarray(found)).astype(np.float64)
-error = np.linalg.norm(found - truth)/(np.linalg.norm(truth) or 1)
-print(f"relative error {{error:.1e}}, {{int(np.isnan(found).sum())}} of {{found.size}} are NaN")
+for one, truth in zip(found.values() if isinstance(found, dict) else [found], truths):
+    one = real(np.asarray(one)).astype(np.float64)
+    error = np.linalg.norm(one - truth)/(np.linalg.norm(truth) or 1)
+    print(f"relative error {{error:.1e}}, {{int(np.isnan(one).sum())}} of {{one.size}} are NaN")
 '''
 
 
@@ -87,7 +97,7 @@ def script(p: Program, title: str) -> str:
     )
     only = f", instructions={p.instructions!r}" if p.instructions else ""
     call = "**arrays, " + "".join(f"{n}={v}, " for n, v in scalars(p).items())
-    call += f"sizes={p.sizes[::-1]}"
+    call += f"sizes={result_shape(p)}"
     values = (
         "rng.integers(1, 4, shape)*rng.choice((-1, 1), shape)"
         if p.values == "small"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fuzzing import stages
 from fuzzing.program import NAMES, Axis, Index, Operand, Program, Sum, Term, array_extents
 from fuzzing.writing import pipeline_text
 
@@ -59,12 +60,14 @@ DEFAULTS: dict[str, Any] = {
     "masks": (), "epilogue": (), "after": "", "second": "", "factor": "", "start": "zero",
     "tail": "", "directives": (), "instructions": (), "margin": 0, "values": "small",
     "swapped": False, "at": "unit", "target": "sm_80",
-    "pitch": (0, 0), "from_zero": False,
+    "pitch": (0, 0), "from_zero": False, "saturated": False,
 }  # fmt: skip
 
 
 def simpler(p: Program) -> Iterator[Program]:
     """Programs that lack something of this one, or have less of it."""
+    if p.form == "stages":
+        yield from stages.simpler(p)
     for name, value in DEFAULTS.items():
         if getattr(p, name) != value and not (name == "target" and p.memory != "wmma"):
             yield replace(p, **{name: value})

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fuzzing import chains
+from fuzzing import forms
 from fuzzing.program import Index, Mask, Operand, Program, Term
 from fuzzing.schedule import schedule
 
 TYPES = {
     "f16": "hl.Float(16)", "bf16": "bf16", "f32": "hl.Float(32)", "s8": "hl.Int(8)",
-    "u8": "hl.UInt(8)", "s32": "hl.Int(32)", "s64": "hl.Int(64)",
+    "u8": "hl.UInt(8)", "s16": "hl.Int(16)", "u16": "hl.UInt(16)", "s32": "hl.Int(32)",
+    "s64": "hl.Int(64)",
     "e4m3": "hl.UInt(8)", "e5m2": "hl.UInt(8)",
 }  # fmt: skip
 EDGES = {
@@ -63,11 +64,16 @@ def condition_text(m: Mask) -> str:
 def pipeline_text(p: Program) -> str:
     """The function ``pipeline``; unscheduled it gives the parameters, too."""
     lines = ["def pipeline(scheduled=True):"]
-    own = schedule(p) if p.schedule == "drawn" else _autoscheduled(p)
-    plain = (*_algorithm(p), "if not scheduled:", *_unscheduled(p), *own)
-    for line in chains.pipeline(p) if p.form else plain:
+    for line in forms.pipeline(p) if p.form else _sum_of_products(p):
         lines.append(f"    {line}")
     return "\n".join(lines) + "\n"
+
+
+def _sum_of_products(p: Program) -> Iterator[str]:
+    yield from _algorithm(p)
+    yield "if not scheduled:"
+    yield from _unscheduled(p)
+    yield from schedule(p) if p.schedule == "drawn" else _autoscheduled(p)
 
 
 def _algorithm(p: Program) -> Iterator[str]:
@@ -197,7 +203,8 @@ def _finished(p: Program, value: str) -> str:
             "parity": f"hl.select(({' + '.join(names)}) % 2 == 0, {value}, -({value}))",
             "clamp": f"hl.clamp({value}, {zero} - 50, {zero} + 50)",
         }[name]
-    return value if p.result == p.accumulator else f"hl.cast({TYPES[p.result]}, {value})"
+    cast = "hl.saturating_cast" if p.saturated else "hl.cast"
+    return value if p.result == p.accumulator else f"{cast}({TYPES[p.result]}, {value})"
 
 
 def _autoscheduled(p: Program) -> Iterator[str]:

@@ -3,8 +3,8 @@
     python tests/gpu/build_fuzzed.py FOLDER [--count 300] [--seed S] [--first N] [--target sm_90a]
                                          [--patience SECONDS]
 
-For each program that compiles: a saved kernel, and its expected output (float64, rounded to the
-type of the output); inputs follow from a seed. ``programs.jsonl`` names them. ``run_fuzzed.py``
+For each program that compiles: a saved kernel, and its expected outputs (float64, rounded to the
+types of the outputs); inputs follow from a seed. ``programs.jsonl`` names them. ``run_fuzzed.py``
 runs them.
 """
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np  # noqa: E402
-from fuzzing import reference  # noqa: E402
+from fuzzing import forms, reference  # noqa: E402
 from fuzzing.draw import draw  # noqa: E402
 from fuzzing.program import to_data  # noqa: E402
 from fuzzing.workers import ENVIRONMENT  # noqa: E402
@@ -55,9 +55,11 @@ def build(seed: int, number: int, target: str, folder: Path) -> dict[str, Any] |
             return None
         name = f"{seed}-{number}"
         made.kernel.save(folder / f"{name}.kernel", overwrite=True)
-    kind = p.result
-    stored = reference.to_bits(made.expected) if kind == "bf16" else made.expected
-    np.savez_compressed(folder / f"{name}.npz", stored.astype(reference.DTYPES[kind]))
+    stored = [
+        (reference.to_bits(one) if kind == "bf16" else one).astype(reference.DTYPES[kind])
+        for one, kind in zip(made.expected, forms.result_kinds(p), strict=True)
+    ]
+    np.savez_compressed(folder / f"{name}.npz", *stored)
     return {"name": name, "program": to_data(p), "needed": needed_extents(made.module, p)}
 
 

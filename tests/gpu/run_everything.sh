@@ -5,7 +5,8 @@
 # programs of `tests/gpu/build_fuzzed.py artifacts/fuzzed`, and
 # artifacts/fuzzed_patient with `--patience 5`; those of the tutorial from build_tutorial.py; pipelines
 # that nobody scheduled from `tests/gpu/build_plain.py artifacts/plain`, and, to be timed, from
-# `tests/gpu/build_plain.py artifacts/plain_jobs --jobs`.
+# `tests/gpu/build_plain.py artifacts/plain_jobs --jobs`, beside those of Halide's Anderson2021 from
+# `tests/gpu/build_halide.py artifacts/plain_halide --probes 8`, if they are there.
 #
 #   tests/gpu/run_everything.sh [FOLDER FOR RESULTS [PART]]
 #
@@ -40,8 +41,11 @@ if [ "$part" != 2 ]; then
     step python3 tests/gpu/run_variants.py artifacts/tutorial --results "$results/tutorial.json"
   fi
   if [ -d artifacts/plain_jobs ]; then
-    step python3 tests/gpu/run_plain.py artifacts/plain_jobs --ahead 14
-    step python3 tests/gpu/run_plain.py artifacts/plain_jobs --results "$results/plain.json"
+    halide=()
+    if [ -d artifacts/plain_halide ]; then halide=(--halide artifacts/plain_halide); fi
+    step python3 tests/gpu/run_plain.py artifacts/plain_jobs "${halide[@]}" --ahead 14
+    step python3 tests/gpu/run_plain.py artifacts/plain_jobs "${halide[@]}" \
+      --results "$results/plain.json"
   fi
 fi
 if [ "$part" != 1 ]; then

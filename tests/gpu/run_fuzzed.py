@@ -7,8 +7,10 @@ are NaN (and once more another pattern). Kernels run in a process that may be lo
 not come back, or destroys the context, costs itself. ``--sanitize`` runs ``--only`` so many of
 them, evenly chosen, under each tool of compute-sanitizer, without poison and each array an
 allocation of its own. memcheck wants kernels whose waits end (``build_fuzzed.py --patience 5``);
-racecheck wants the others, whose barriers it knows. initcheck does not see what the copy engine
-stores, and would report results of such kernels as never written: it runs the others (``--seen``).
+racecheck wants the others, whose barriers it knows; it lays ``mbarrier.init``, which one thread
+does, to the first thread of each warp and to what a register has there: a hazard with a NOP ahead
+of ``SYNCS.EXCH`` is none. initcheck does not see what the copy engine stores, and would report
+results of such kernels as never written: it runs the others (``--seen``).
 Exit code 1 if anything is wrong.
 """
 
@@ -28,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np  # noqa: E402
-from fuzzing import reference  # noqa: E402
+from fuzzing import forms, reference  # noqa: E402
 from fuzzing.device import run_on_device  # noqa: E402
 from fuzzing.program import features, from_data  # noqa: E402
 
@@ -61,13 +63,14 @@ def verdict(folder: Path, line: dict[str, Any], plain: bool) -> str:
     """What is wrong with a kernel; empty if nothing is."""
     p = from_data(line["program"])
     kernel = selector.load(folder / f"{line['name']}.kernel")
-    stored = np.load(folder / f"{line['name']}.npz")["arr_0"]
-    expected = reference.numbers(stored, p.result)
+    stored = np.load(folder / f"{line['name']}.npz").values()
+    kinds = forms.result_kinds(p)
+    expected = [reference.numbers(one, kind) for one, kind in zip(stored, kinds, strict=True)]
     needed = {name: tuple(extents) for name, extents in line["needed"].items()}
     arrays, scalars = reference.inputs(p, needed), reference.scalars(p)
     for byte in (None,) if plain else POISONS:
-        found = run_on_device(kernel, arrays, scalars, expected.shape, byte)
-        wrong = reference.differs(p, expected, found, size=reference.spread(p, arrays))
+        found = run_on_device(kernel, arrays, scalars, forms.result_shape(p), byte)
+        wrong = reference.all_differ(p, expected, found, size=reference.spread(p, arrays))
         if wrong:
             return wrong if byte is None else f"after poison {byte:#x}: {wrong}"
     return ""

@@ -65,16 +65,17 @@ def test_programs_of_the_workbench():
 
 
 def studies() -> list[Any]:
-    """The smallest problem of each kind of each case study."""
+    """The smallest problem of each kind of each case study with statements for tensor units."""
     registry = pytest.importorskip("casestudies.common.registry")
-    return [(case, problem) for case in registry.gpu_cases() for problem in case.small[:2]]
+    cases = [c for c in registry.gpu_cases() if c.name != "recursive_filter"]
+    return [(case, problem) for case in cases for problem in case.small[:2]]
 
 
 @SOUND
 @pytest.mark.parametrize(("case", "problem"), studies(), ids=[p.name for _, p in studies()])
 def test_case_studies(case: Any, problem: Any, verified: Verified):
     bridge = pytest.importorskip("halide_bridge")
-    module = bridge.lower(case.build(problem, "tensor"))
+    module = bridge.lower(case.scheduled(problem, "tensor", "sm_80"))
     if verified(ENGINE, str(module)):
         return
     result = check(module)

@@ -134,6 +134,17 @@ def test_vectors_come_at_once() -> None:
     assert re.search(rf"\? \*\(const {kind}\*\)\(tile\w* \+ .* : {kind}\{{\}};", body)
 
 
+def test_threads_that_store_nothing_do_nothing() -> None:
+    """Where vectors are not whole that is asked: element by element, beyond the last channel, they
+    would hold up those beside them.
+    """
+    out = filtered()
+    hb.autoschedule(out, target=TARGET, sizes=(8, 56, 56, 96))
+    source = hb.compile(out, target=TARGET).source
+    ends = (f"< out_extent_{d}" for d in (0, 2, 3))
+    assert re.search(rf"\n    else if \(.* {' .* '.join(ends)}\) \{{\n", source)
+
+
 def without_filters_of_their_own() -> hl.Func:
     """All channels have the same."""
     image, w = hl.ImageParam(F16, 4, "image"), hl.ImageParam(F16, 2, "w")

@@ -92,3 +92,16 @@ def test_what_a_recurrence_begins_with_goes_as_vectors() -> None:
     data = np.random.default_rng(1).random((3, 517), dtype=np.float32)
     found = kernel.interpret(a=data, sizes=data.shape)
     assert np.allclose(found, np.cumsum(data.astype(float), 1), rtol=1e-5)
+
+
+def test_sections_of_a_filter_find_registers_for_four_blocks() -> None:
+    """One that stands alone has as many as it takes."""
+    image, f, g, out = hl.ImageParam(hl.Float(32), 1, "image"), *map(hl.Func, ("f", "g", "out"))
+    t, r = hl.Var("t"), hl.RDom([(2, image.width() - 2)], "r")
+    f[t] = image[t]
+    f[r.x] += hl.f32(0.5) * f[r.x - 1] - hl.f32(0.2) * f[r.x - 2]
+    g[t] = f[t]
+    g[r.x] += hl.f32(0.4) * g[r.x - 1] - hl.f32(0.1) * g[r.x - 2]
+    out[t] = g[t]
+    source = hb.autoschedule(out, target="sm_90a", sizes={"out": (1 << 22,)}).source
+    assert source.count("hb.resident_blocks(") == 2

@@ -11,7 +11,8 @@ So tensor units are busy with values while weights are made. K and V come and go
 next K is asked for when S is there.
 
 That is for two groups, of which both may weigh at once: of three and more one multiplies meanwhile.
-And it is for products with values that last: of as many channels as there are keys in a run.
+And it is for products with values that last: of 128 channels, and as many as there are keys in a
+run (of 64 channels it takes 1.09 to 1.15 times as long, of 256 0.80 to 0.82 of the time).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from selector.lowering.structure import in_order, loaded_names, stored_names
 from selector.lowering.tiles import as_accumulate
 
 GROUPS = 2  # that multiply
+LASTING = 16  # pieces of 8 columns of last products, at least
 NOW, TIMES = "now", "times"  # the slot of the iteration before, and how often it came around
 
 
@@ -111,12 +113,12 @@ class AheadRing(GroupRing):
         return found if found is not None and self._lasts(found) else None
 
     def _lasts(self, split: Split) -> bool:
-        """Whether last products have as many columns as the first ones."""
+        """Whether last products have many columns, and as many as the first ones."""
         own = self.context.registers.accumulators
         first, last = (
             sum(own[n].fragments for n in names if n in own) for names in (split.scores, split.sums)
         )
-        return last >= first
+        return last >= max(first, LASTING)
 
     @property
     def parts(self) -> tuple[Pipeline, Pipeline]:

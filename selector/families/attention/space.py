@@ -21,12 +21,14 @@ BESIDE = 2048  # bytes of shared memory for alignment and barriers
 
 def usual(shape: Shape) -> Tiling:
     """One that fits whatever the lengths are: as many groups as leave room for the sums in their
-    registers, and as many runs of keys as do for matrices in shared memory.
+    registers, and as many runs of keys as do for matrices in shared memory. Blocks of two groups
+    stay where all have as much to do.
     """
     units = 3 if shape.depth <= 64 else 2
     keys = 128 if shape.depth <= 128 else 64 if shape.matrices else 80
     stages = 3 if shape.depth <= 128 and not shape.matrices else 2
-    return _tiling(shape, units, keys, stages, 0)
+    stays = units == 2 and not (shape.causal or shape.matrices)
+    return _tiling(shape, units, keys, stages, int(stays))
 
 
 def space(shape: Shape, machine: Machine) -> Iterator[Tiling]:

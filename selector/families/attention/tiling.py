@@ -10,6 +10,7 @@ PADDING = 8  # elements after a row in shared memory that warps read
 PANEL = 64  # elements of a row of 128 bytes, as warpgroups read it
 GROUP_ROWS = 64  # of a product by a warpgroup
 JOINED_AT_ONCE = 16  # parts that a thread loads before it joins them
+AHEAD = 128  # channels of values at least, whose products next scores hide under
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Tiling:
         """Whether the next scores are taken under the product with values: of three groups and more
         one multiplies anyway, and what else comes with keys is needed for the weights.
         """
-        wide = padded(shape.depth) >= self.keys and self.stages > 1
+        wide = padded(shape.depth) >= max(self.keys, AHEAD) and self.stages > 1
         return self.groups and self.units == 2 and wide and not shape.matrices
 
     @property

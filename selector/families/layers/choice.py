@@ -20,9 +20,10 @@ from selector.machine.record import Machine
 from selector.targets import LARGEST_BOX, find_target
 
 TRIED = 3
-GROUPS, BOXES = (1, 2, 3), (1, 2)
+GROUPS, BOXES = (1, 2, 3, 4), (1, 2)
 FILTERS = (16, 32, 64, 96, 128, 256)
 REGISTERS, MOST, OTHERS = 65536, 232, 96  # of a multiprocessor, of a lane, for all but sums
+FEW_OTHERS = 64  # where weights stay, and a run is all that there is to sum up
 RUN_BYTES, MOST_STAGES = (32, 64, 128, 256), 6
 STRIPS = 2  # a ring that goes on from block to block needs no more
 MOST_STATEMENTS = 96  # of a group for a run: more take too long to compile
@@ -118,7 +119,7 @@ def _resident(one: Tiling, shape: Shape, left: int) -> Iterator[Tiling]:
     """With all weights in the shared memory of blocks that stay."""
     n = next((n for n in _filters(shape) if n >= shape.filters), 0)
     t = replace(one, n=n, k=shape.deep, strips=STRIPS, persistent=True)
-    if n and t.sums + OTHERS <= left and t.statements <= MOST_STATEMENTS:
+    if n and t.sums + FEW_OTHERS <= left and t.statements <= MOST_STATEMENTS:
         stages = min(MOST_STAGES, (ROOM - t.weight_bytes) // t.run_bytes)
         if stages > 1 and t.sums * shape.rows <= MOST_READ:
             yield replace(t, stages=stages)

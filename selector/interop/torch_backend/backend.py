@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from selector.diagnostics import ArgumentError, TargetError
 from selector.interop.torch_backend import store
 from selector.interop.torch_backend.carve import Carve, Options
 from selector.interop.torch_backend.library import ATTENTION, default_scale
+from selector.interop.torch_backend.whole import decompositions
 
 torch: Any = installed
 _CHOICES = {
     "take": ("tensor", "all"),
     "cpu": ("leave", "interpret", "reference"),
     "rest": ("inductor", "eager"),
+    "choose": ("timed", "always"),
 }
 _NAMES = ("target", "folder", *_CHOICES, "inductor")
 
@@ -31,7 +34,9 @@ def tensor_selector(
     (default: in the kernel cache; None: none); ``take``: ``"tensor"``, regions whose product goes
     to tensor units, or ``"all"``; ``cpu``: regions on the CPU are left to torch (``"leave"``), run
     in the interpreter (``"interpret"``), or compiled and run by torch (``"reference"``); ``rest``:
-    what runs all else, ``"inductor"`` or ``"eager"``; ``inductor``: a dict of its options.
+    what runs all else, ``"inductor"`` or ``"eager"``; ``choose``: on a GPU, regions that are faster
+    than what torch would run, by timing both once (``"timed"``), or ``"always"``; ``inductor``: a
+    dict of its options.
     ``mode``: Inductor's, for the rest.
 
     ``ArgumentError`` for other options.
@@ -47,6 +52,7 @@ def tensor_selector(
             folder,
             given.get("take", "tensor"),
             given.get("cpu", "leave"),
+            given.get("choose", "timed"),
         )
     )
     if not torch.is_grad_enabled() or not any(_trains(t) for t in inputs):
@@ -60,7 +66,7 @@ def tensor_selector(
     chosen |= given.get("inductor", {})
     # Padded operands would be other regions, and are not needed.
     patches = {"shape_padding": False, **chosen, "post_grad_custom_pre_pass": carve}
-    return compile_fx(graph, inputs, config_patches=patches)
+    return compile_fx(graph, inputs, config_patches=patches, decompositions=decompositions())
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -133,9 +139,9 @@ def _example(node: Any) -> Any:
 
 def _eager(graph: Any, inputs: Sequence[Any], carve: Carve) -> Any:
     """Everything else operator by operator, with Inductor's decompositions: no compiler runs."""
+    importlib.import_module("torch._inductor.lowering")  # decompositions of pooling ask it
     from functorch.compile import make_boxed_func  # pyright: ignore
     from torch._dynamo.backends.common import aot_autograd  # pyright: ignore
-    from torch._inductor.decomposition import select_decomp_table  # pyright: ignore
 
     def compiled(traced: Any, examples: Sequence[Any]) -> Any:
         del examples
@@ -143,7 +149,7 @@ def _eager(graph: Any, inputs: Sequence[Any], carve: Carve) -> Any:
         traced.recompile()
         return make_boxed_func(traced.forward)
 
-    return aot_autograd(fw_compiler=compiled, decompositions=select_decomp_table())(graph, inputs)
+    return aot_autograd(fw_compiler=compiled, decompositions=decompositions())(graph, inputs)
 
 
 def register() -> None:

@@ -17,16 +17,20 @@ from typing import Any
 
 import torch as installed  # pyright: ignore
 from torch._inductor.custom_graph_pass import CustomGraphPass  # pyright: ignore
-from torch.fx.experimental.proxy_tensor import make_fx  # pyright: ignore
 
 from selector.interop.torch_backend import store
-from selector.interop.torch_backend.covered import FLAT, family
-from selector.interop.torch_backend.graph import short
+from selector.interop.torch_backend.calls import call
+from selector.interop.torch_backend.choice import times_of
+from selector.interop.torch_backend.covered import FLAT, POINTWISE, REDUCTIONS, VIEWS, family
+from selector.interop.torch_backend.graph import RegionGraph, short
 from selector.interop.torch_backend.grow import Part, parts
-from selector.interop.torch_backend.library import ATTENTION, REGION
+from selector.interop.torch_backend.layouts import turn_images
+from selector.interop.torch_backend.library import REGION
+from selector.interop.torch_backend.patches import as_products
 from selector.interop.torch_backend.read import NotARegion, operator_name
 from selector.interop.torch_backend.region import Input, Region, is_flat
 from selector.interop.torch_backend.report import GraphReport, RegionLine, named, noted
+from selector.interop.torch_backend.whole import taken_apart
 from selector.runtime.versions import versions
 
 torch: Any = installed
@@ -35,16 +39,19 @@ aten: Any = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``target``: of the kernels. ``folder``: of regions, None for none. ``take``: regions whose
-    product has gone to a tensor unit (``"tensor"``), or ``"all"``. ``cpu``: what regions on the
+    """``target``: of the kernels. ``folder``: of regions, None for none. ``take``: regions of types
+    that tensor units multiply, whose product has gone to one, or that are faster for being timed
+    (``"tensor"``), or ``"all"``. ``cpu``: what regions on the
     CPU are: ``"leave"`` (torch's), ``"interpret"`` (slow, for tests), or ``"reference"``: compiled
-    for the target, and run by torch.
+    for the target, and run by torch. ``choose``: on a GPU, regions that are faster than torch's
+    own there (``"timed"``), or ``"always"``.
     """
 
     target: str
     folder: Path | None
     take: str = "tensor"
     cpu: str = "leave"
+    choose: str = "timed"
 
 
 class Carve(CustomGraphPass):  # pyright: ignore[reportUntypedBaseClass]
@@ -68,17 +75,29 @@ class Carve(CustomGraphPass):  # pyright: ignore[reportUntypedBaseClass]
 def carved(graph: Any, options: Options) -> GraphReport:
     """Put regions into a graph; what became of each."""
     found = GraphReport()
+    as_products(graph)
+    turn_images(graph)
     keeping = [p for p in parts(graph) if not _left(p, options, found)]
+    store.prepare(filter(None, map(_read, keeping)), options.target, options.folder)
     for part in keeping:
         found.regions.append(_replaced(graph, part, options))
     graph.eliminate_dead_code()
-    _attention_by_torch(graph)
+    taken_apart(graph)
     for node in graph.nodes:
         if node.op == "call_function" and node.target is not REGION:
             name = family(operator_name(node.target))
             if name != "getitem" and name not in FLAT | {"aten.permute", "aten.select"}:
                 found.left[short(name)] += 1
     return found
+
+
+def _read(part: Part) -> tuple[RegionGraph, dict[str, int]] | None:
+    """The data of a part, and sizes to be fast at; None for what is no region."""
+    try:
+        region = Region(part)
+    except Exception:  # it is said where the region is asked for
+        return None
+    return region.graph, region.symbols.hints
 
 
 def _left(part: Part, options: Options, report: GraphReport) -> bool:
@@ -109,15 +128,47 @@ def _replaced(graph: Any, part: Part, options: Options) -> RegionLine:
         region.graph, region.symbols.hints, options.target, options.folder,
         options.cpu == "interpret",
     )  # fmt: skip
-    why = entry.why
-    if entry.kernel is not None and options.take == "tensor" and not entry.instructions:
-        why = reason_of(entry.text) or "its product has not gone to a tensor unit"
-    if not why and options.take == "tensor" and _stores_scores(what, entry.text):
-        why = "its scores would be stored: no schedule has them in one loop over the keys"
+    why, times = entry.why, ""
+    is_timed = options.choose == "timed" and part.product.meta["val"].device.type == "cuda"
+    if entry.kernel is not None and options.take == "tensor" and not is_timed:
+        why = _not_taken(what, entry)
+    if not why and is_timed:
+        why, times = _slower(part, region, options)
     if why:
         return RegionLine(what, region.graph, False, why)
     _put(graph, part, region)
-    return RegionLine(what, region.graph, True, "", entry.instructions, entry.text)
+    return RegionLine(what, region.graph, True, times, entry.instructions, entry.text)
+
+
+def _slower(part: Part, region: Region, options: Options) -> tuple[str, str]:
+    """Why its kernel is not worth it on the GPU at hand, if it is not; and what was measured."""
+    try:
+        found = times_of(region.graph, region.symbols.hints, options.target, options.folder)
+    except Exception as error:  # a kernel that does not run is none
+        return f"could not be timed: {type(error).__name__}: {error}", ""
+    other = found.torch(_goes_on(part.output))
+    said = f"{found.ours} us, by torch {other:.2f}"
+    return ("", said) if found.ours <= other else (f"slower: {said}", "")
+
+
+def _goes_on(node: Any) -> bool:
+    """Whether a value is read by what Inductor puts into one kernel with what made it."""
+    for user in node.users:
+        if user.op != "call_function":
+            continue
+        name = family(operator_name(user.target))
+        if name in POINTWISE | REDUCTIONS or (name in VIEWS and _goes_on(user)):
+            return True
+    return False
+
+
+def _not_taken(what: str, entry: store.Entry) -> str:
+    """Why a region is not one for tensor units."""
+    if not entry.instructions:
+        return reason_of(entry.text) or "its product has not gone to a tensor unit"
+    if _stores_scores(what, entry.text):
+        return "its scores would be stored: no schedule has them in one loop over the keys"
+    return ""
 
 
 def _stores_scores(what: str, text: str) -> bool:
@@ -135,15 +186,15 @@ def _put(graph: Any, part: Part, region: Region) -> None:
     """The call in the place of a part, with what is done to inputs and to its output around."""
     with graph.inserting_before(part.output):
         given = [_given(graph, each) for each in region.inputs]
-        call = _call(graph, REGION, region.graph.key, given)
-        found = _call(graph, operator.getitem, call, 0)
+        results = call(graph, REGION, region.graph.key, given)
+        found = call(graph, operator.getitem, results, 0)
         if part.pixels:
             shape = _shape(graph, region, region.order)
-            found = _call(graph, aten.reshape.default, found, shape)
+            found = call(graph, aten.reshape.default, found, shape)
         found = _turned(graph, found, [region.order.index(d) for d in range(len(region.order))])
         if region.viewed:
             shape = _shape(graph, region, range(len(region.shape)))
-            found = _call(graph, aten.reshape.default, found, shape)
+            found = call(graph, aten.reshape.default, found, shape)
     found.meta = {**part.output.meta, "val": found.meta["val"]}
     part.output.replace_all_uses_with(found)
 
@@ -155,9 +206,9 @@ def _given(graph: Any, found: Input) -> Any:
         case "rows":
             last = found.source.meta["val"].shape[found.order[-1]]
             last = last if isinstance(last, int) else _size(graph, turned, -1)
-            return _call(graph, aten.reshape.default, turned, [-1, last])
+            return call(graph, aten.reshape.default, turned, [-1, last])
         case "last":
-            return _call(graph, aten.reshape.default, turned, [-1])
+            return call(graph, aten.reshape.default, turned, [-1])
         case _:
             return turned
 
@@ -165,7 +216,7 @@ def _given(graph: Any, found: Input) -> Any:
 def _turned(graph: Any, node: Any, order: Sequence[int]) -> Any:
     if list(order) == [*range(len(order))]:
         return node
-    return _call(graph, aten.permute.default, node, list(order))
+    return call(graph, aten.permute.default, node, list(order))
 
 
 def _shape(graph: Any, region: Region, order: Sequence[int]) -> list[Any]:
@@ -184,36 +235,4 @@ def _shape(graph: Any, region: Region, order: Sequence[int]) -> list[Any]:
 
 
 def _size(graph: Any, node: Any, d: int) -> Any:
-    return _call(graph, aten.sym_size.int, node, d)
-
-
-def _call(graph: Any, target: Any, *args: Any) -> Any:
-    """A new node with the value that it would have."""
-    node = graph.call_function(target, args)
-    node.meta["val"] = target(*torch.fx.node.map_arg(args, lambda n: n.meta["val"]))
-    return node
-
-
-def _attention_by_torch(graph: Any) -> None:
-    """What is still ``selector::attention`` is torch's own, which Inductor knows."""
-    for node in list(graph.nodes):
-        if node.op != "call_function" or node.target is not ATTENTION:
-            continue
-        q, k, v, causal, scale = node.args
-        made = make_fx(_attends(causal, scale))(*(n.meta["val"] for n in (q, k, v)))
-        with graph.inserting_before(node):
-            env = dict(
-                zip([n for n in made.graph.nodes if n.op == "placeholder"], (q, k, v), strict=True)
-            )
-            (found,) = [graph.graph_copy(made.graph, env)]
-        node.replace_all_uses_with(found)
-        graph.erase_node(node)
-
-
-def _attends(causal: bool, scale: float) -> Any:
-    def attend(q: Any, k: Any, v: Any) -> Any:
-        return torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=causal, scale=scale
-        )
-
-    return attend
+    return call(graph, aten.sym_size.int, node, d)

@@ -8,7 +8,9 @@ graphs that torch has kept on disk work in the next process.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch as installed  # pyright: ignore
@@ -29,10 +31,15 @@ _runs: dict[str, Callable[[Sequence[Any]], list[Any]]] = {}  # of regions with a
 
 
 def _on_gpu(key: str, inputs: Sequence[Any]) -> list[Any]:
+    return run_of(key)(inputs)
+
+
+def run_of(key: str) -> Callable[[Sequence[Any]], list[Any]]:
+    """What runs a region on a GPU."""
     run = _runs.get(key)
     if run is None:
         run = _runs[key] = _runner(key)
-    return run(inputs)
+    return run
 
 
 def _on_cpu(key: str, inputs: Sequence[Any]) -> list[Any]:
@@ -94,8 +101,21 @@ def readable(buffer: BufferParam, tensor: Any) -> Any:
 
 def reference(graph: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
     """The region by torch's own operators. Results lie as the types of its outputs say."""
-    known = {name: inputs[i].shape[d] for name, (i, d) in graph.symbols.items()}
     values: list[Any] = list(inputs)
+    for _, call, _ in steps_of(graph, values):
+        values.append(call())
+    made = _empty(graph, inputs)
+    return [m.copy_(values[n]) for m, n in zip(made, graph.outputs, strict=True)]
+
+
+def steps_of(
+    graph: RegionGraph, values: Sequence[Any]
+) -> Iterator[tuple[Node, Callable[[], Any], list[Any]]]:
+    """Each node, what computes it by torch's operator, and the tensors that it reads. ``values``:
+    the inputs, behind which whoever asks puts each node's before asking for the next.
+    """
+    known = {name: values[i].shape[d] for name, (i, d) in graph.symbols.items()}
+    device = values[0].device
 
     def value(v: Any) -> Any:
         match v:
@@ -112,15 +132,15 @@ def reference(graph: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
 
     for node in graph.nodes:
         args, named = value(node.args), {k: value(v) for k, v in node.named}
+        operands = [x for x in args if isinstance(x, torch.Tensor)]
         if node.op == "getitem":
-            values.append(args[0][args[1]])
+            yield node, partial(operator.getitem, args[0], args[1]), operands
             continue
         if _makes(node):
-            named["device"] = inputs[0].device
+            named["device"] = device
         space, name, overload = node.op.split(".")
-        values.append(getattr(getattr(getattr(torch.ops, space), name), overload)(*args, **named))
-    made = _empty(graph, inputs)
-    return [m.copy_(values[n]) for m, n in zip(made, graph.outputs, strict=True)]
+        function = getattr(getattr(getattr(torch.ops, space), name), overload)
+        yield node, partial(function, *args, **named), operands
 
 
 def _makes(node: Node) -> bool:

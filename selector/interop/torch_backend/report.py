@@ -10,7 +10,9 @@ from selector.interop.torch_backend.graph import RegionGraph, TensorType, short
 
 @dataclass(frozen=True, slots=True)
 class RegionLine:
-    """``taken``: it is a kernel of ours, else ``why`` not. ``instructions``: of tensor units."""
+    """``taken``: it is a kernel of ours, else ``why`` not; of one that is, its times.
+    ``instructions``: of tensor units.
+    """
 
     what: str
     graph: RegionGraph | None
@@ -25,7 +27,8 @@ class RegionLine:
         if not self.taken:
             return f"{head}: left to torch: {self.why}"
         unit = f"tensor units by {', '.join(self.instructions)}" if self.instructions else "threads"
-        lines = [f"{head}: {unit} ({self.graph.key[:8]})" if self.graph else head]
+        times = f", {self.why}" if self.why else ""
+        lines = [f"{head}: {unit} ({self.graph.key[:8]}){times}" if self.graph else head]
         return "\n    ".join([*lines, *self.funcs.splitlines()])
 
 

@@ -10,10 +10,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import multiprocessing
 import os
 import re
-from collections.abc import Mapping
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from selector import api, environment
@@ -23,6 +30,7 @@ from selector.kernel import Kernel
 
 _known: dict[str, Entry] = {}
 _folders: dict[str, None] = {}  # of this process, the latest last
+EACH = 2  # regions at least that a process is worth, which loads torch and Halide first
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -118,14 +126,68 @@ def can_compile() -> bool:
     return all(importlib.util.find_spec(n) is not None for n in ("halide", "egglog"))
 
 
-def compile_folder(folder: Path, target: str) -> list[tuple[str, Entry]]:
+def compile_folder(folder: Path, target: str, processes: int = 1) -> Iterator[tuple[str, Entry]]:
     """Compile the regions of a folder that have neither kernel nor refusal for a target."""
-    made: list[tuple[str, Entry]] = []
-    for path in sorted(folder.glob("*.json")):
-        graph, hints = graph_of(path)
-        if _read(graph, target, folder) is None:
-            made.append((graph.key, _made(graph, hints, target, folder)))
-    return made
+    missing = [
+        path
+        for path in sorted(folder.glob("*.json"))
+        if _read(graph_of(path)[0], target, folder) is None
+    ]
+    make = partial(_made_of, target=target, folder=folder)
+    if min(processes, len(missing)) < 2:
+        yield from map(make, missing)
+        return
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        for path, key in zip(missing, pool.map(_key_of, missing, [target] * len(missing),
+                             [folder] * len(missing)), strict=True):  # fmt: skip
+            graph, _ = graph_of(path)
+            yield key, _read(graph, target, folder) or Entry(graph, why="its process has ended")
+
+
+def _made_of(path: Path, target: str, folder: Path) -> tuple[str, Entry]:
+    graph, hints = graph_of(path)
+    return graph.key, _made(graph, hints, target, folder)
+
+
+def _key_of(path: Path, target: str, folder: Path) -> str:
+    return _made_of(path, target, folder)[0]
+
+
+def prepare(
+    regions: Iterable[tuple[RegionGraph, Mapping[str, int]]], target: str, folder: Path | None
+) -> None:
+    """Compile those of them that nobody has compiled, side by side where there are many: in
+    processes that know nothing of the caller's, which may be any script.
+    """
+    missing = {
+        g.key: (g, hints) for g, hints in regions if _known.get(_name(g.key, target)) is None
+    }
+    missing = {k: v for k, v in missing.items() if _read(v[0], target, folder) is None}
+    processes = min(len(missing) // EACH, os.cpu_count() or 1)
+    if processes < 2 or not can_compile():
+        return
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        for key, (graph, hints) in missing.items():
+            write(place, f"{key}.json", _text(graph, hints))
+        command = [sys.executable, "-m", "selector.interop.torch_backend", name]
+        command += ["--target", target, "--processes", str(processes)]
+        paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        subprocess.run(command, env=os.environ | paths, capture_output=True, check=False)
+        for key, (graph, _) in missing.items():
+            found = _read(graph, target, place)
+            if found is not None:
+                _known[_name(key, target)] = found
+            if folder is not None and found is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                for path in place.glob(f"{key}.*"):
+                    _copied(path, folder)
+
+
+def _copied(path: Path, folder: Path) -> None:
+    whole = folder / f".{path.name}.{os.getpid()}"
+    shutil.copyfile(path, whole)
+    whole.replace(folder / path.name)
 
 
 def _name(key: str, target: str) -> str:
@@ -149,7 +211,7 @@ def _read(graph: RegionGraph, target: str, folder: Path | None) -> Entry | None:
 
 
 def _made(graph: RegionGraph, hints: Mapping[str, int], target: str, folder: Path | None) -> Entry:
-    _write(folder, f"{graph.key}.json", _text(graph, hints))
+    write(folder, f"{graph.key}.json", _text(graph, hints))
     if not can_compile():
         return Entry(graph, why="no kernel in the folder of regions, and no Halide here to make it")
     from halide_bridge.torch_backend import compile_region
@@ -163,9 +225,9 @@ def _made(graph: RegionGraph, hints: Mapping[str, int], target: str, folder: Pat
         why = f"{type(error).__name__}: {error}"
         if isinstance(error, UserError):
             why = error.why or error.what
-        _write(folder, f"{base}.refused", why)
+        write(folder, f"{base}.refused", why)
         return Entry(graph, why=why)
-    _write(folder, f"{base}.txt", text)
+    write(folder, f"{base}.txt", text)
     return Entry(graph, kernel, text=text)
 
 
@@ -173,7 +235,8 @@ def _text(graph: RegionGraph, hints: Mapping[str, int]) -> str:
     return json.dumps({"graph": json.loads(graph.text), "sizes": dict(hints)})
 
 
-def _write(folder: Path | None, name: str, text: str) -> None:
+def write(folder: Path | None, name: str, text: str) -> None:
+    """A file of a folder (None: nowhere), at once."""
     if folder is None:
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,88 @@
+"""What a store of an accumulator's elements computes four times or more gets a name: the text of an
+activation has its argument several times, each of these what that is made of, and there is a copy
+of it all for each register.
+
+A value that is computed only on a condition (the arms of a choice) is not named for that use.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from selector.gpu.cuda.expressions import TYPES
+from selector.gpu.ir.memory import StoreEight, StorePair, StoreQuad, StoreRun
+from selector.gpu.ir.nodes import Body, Kernel, Let, Local, Node
+from selector.gpu.passes.rebuilt import rebuilt
+from selector.ir.nodes import Binary, BinaryOp, Expr, Select, Var
+from selector.ir.traverse import expr_children, map_expr
+from selector.ir.types import FLOAT32
+
+LEAST, OFTEN = 8, 4  # nodes of an expression that is worth a name, and uses
+
+
+def name_repeated(kernel: Kernel) -> Kernel:
+    """The kernel with those names."""
+    body = rebuilt(kernel.body, _named)
+    return kernel if body == kernel.body else replace(kernel, body=body)
+
+
+def _named(node: Node) -> Body:
+    match node:
+        case StorePair() | StoreQuad() | StoreEight() | StoreRun():
+            found = tuple(_repeated(node.values))
+            if not found:
+                return (node,)
+            names: dict[Expr, Expr] = {}
+            lets = tuple(_let(e, names) for e in found)  # each with the names before it
+            values = tuple(_with(v, names) for v in node.values)
+            return (Local((*lets, replace(node, values=values))),)
+        case _:
+            return (node,)
+
+
+def _let(e: Expr, names: dict[Expr, Expr]) -> Let:
+    """Of an expression, in which those that have names already are these."""
+    value = map_expr(e, lambda c: _with(c, names))
+    names[e] = Var(f"value{len(names)}", e.type)
+    return Let(TYPES[e.type], (f"value{len(names) - 1}",), (value,))
+
+
+def _with(e: Expr, names: dict[Expr, Expr]) -> Expr:
+    return names[e] if e in names else map_expr(e, lambda c: _with(c, names))
+
+
+def _repeated(values: tuple[Expr, ...]) -> Iterator[Expr]:
+    """What is worth a name, each behind those that it has."""
+    uses, sizes, always = Counter[Expr](), dict[Expr, int](), set[Expr]()
+
+    def counted(e: Expr) -> int:
+        uses[e] += 1
+        if e not in sizes:
+            sizes[e] = 1 + sum(map(counted, expr_children(e)))
+        return sizes[e]
+
+    def computed(e: Expr) -> None:
+        if e not in always:
+            always.add(e)
+            for child in _always(e):
+                computed(child)
+
+    for e in values:
+        counted(e)
+        computed(e)
+    for e in sizes:  # operands first
+        if uses[e] >= OFTEN and sizes[e] >= LEAST and e.type == FLOAT32 and e in always:
+            yield e
+
+
+def _always(e: Expr) -> tuple[Expr, ...]:
+    """The operands that are computed whatever the others are."""
+    match e:
+        case Select(condition):
+            return (condition,)
+        case Binary(BinaryOp.AND | BinaryOp.OR, a, _):
+            return (a,)
+        case _:
+            return expr_children(e)

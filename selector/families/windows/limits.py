@@ -98,12 +98,12 @@ def accumulators(t: Tiling) -> int:
 
 def registers(t: Tiling, shape: Shape) -> int:
     """Of a thread, about. Along rows, the sums of a long band leave as soon as they are complete,
-    and the band stays.
+    however many there are, and the band stays.
     """
     more = AHEAD + accumulators(t) // 4 if t.segments > 1 and t.unit == "warp" else 0
     sums = accumulators(t)
     if shape.y.taps == 1 and depth(t, shape) > LONG:
-        sums = min(sums, t.outputs // BAND * 2)
+        sums = t.outputs // BAND * 2
         more += depth(t, shape) // 8
     return max(32, sums + OTHERS + more)
 

@@ -4,6 +4,7 @@
 
 #include "records.h"
 
+#include <array>
 #include <pybind11/stl.h>
 
 namespace bridge {
@@ -74,6 +75,19 @@ Halide::Func phased(const Halide::Internal::Function &f, Halide::Internal::Funct
 std::vector<Halide::Func> joined(const Halide::Internal::Function &f,
                                  Halide::Internal::Function reader, const std::string &inner,
                                  const std::string &outer, const std::string &name);
+
+// Attention over parts of the keys, `keys` of them each: of `sums`, a peak (first) and two sums of
+// powers that go down from it, all along the elements of `scores`, and the `weight` of the last. Of
+// each part there are such sums, and `output`, which reads the three, reads what joins them: `along`
+// says which dimensions of it those of each of the three go along. The Func of all parts, their three sums,
+// the scores of each and the weight, and what joins: what is read of parts (so many `at_once`), their
+// largest peak and their sums. None for other sums.
+std::vector<Halide::Func> in_parts(Halide::Internal::Function output,
+                                   const std::array<Halide::Internal::Function, 3> &sums,
+                                   const Halide::Internal::Function &weight,
+                                   const Halide::Internal::Function &scores,
+                                   const std::array<std::vector<int>, 3> &along, int keys,
+                                   int at_once);
 
 // A Func of that name that `readers` read in place of a `sum` of several products, of one of longer
 // rows, and both of its factors: Funcs whose first dimension numbers the terms, those of all products

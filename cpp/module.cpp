@@ -251,6 +251,14 @@ PYBIND11_MODULE(_native, m) {
                        const std::string &outer, const std::string &name) {
         return bridge::joined(f.function(), reader.function(), inner, outer, name);
     });
+    m.def("in_parts", [](const Halide::Func &output, const std::vector<Halide::Func> &sums,
+                         const Halide::Func &weight, const Halide::Func &scores,
+                         const std::array<std::vector<int>, 3> &along, int keys,
+                         int at_once) {
+        return bridge::in_parts(output.function(),
+                                {sums[0].function(), sums[1].function(), sums[2].function()},
+                                weight.function(), scores.function(), along, keys, at_once);
+    });
     m.def("interleaved", [](const Halide::Func &stored, int channels, bool output) {
         bridge::interleaved(stored, channels, output);
     });

@@ -203,6 +203,39 @@ def joined(func: Func, reader: Func, inner: Named, outer: Named) -> tuple[Func, 
     return total, a, b
 
 
+def in_parts(
+    output: Func,
+    sums: tuple[Func, Func, Func],
+    weight: Func,
+    scores: Func,
+    along: Sequence[Sequence[int]],
+    keys: int,
+    at_once: int,
+) -> tuple[Func, ...]:
+    """Have ``output`` join what is found of parts of the keys, ``keys`` of them each: a peak, the
+    sum of the powers that go down from it, and that of the ``weight``s of values, ``sums`` in this
+    order, all of which are made of ``scores``. That rounds in another order. ``along``: which
+    dimensions of the output those of the three sums go along.
+
+    Returns the Func of what each part has found, in its last dimension; its peak and its sums; the
+    scores of each of the three, the last with its weight; and what joins: what is read of parts,
+    ``at_once`` of them, the largest peak and the sums. All are to be scheduled. ``ScheduleError``
+    for powers that do not go down from the peak, alike in both sums.
+    """
+    made: list[Func] = native().in_parts(
+        output, [*sums], weight, scores, [[*dims] for dims in along], keys, at_once
+    )
+    if not made:
+        raise ScheduleError(
+            f"`{plain(output.name())}` has no sums that parts can be joined of",
+            why="their terms are no powers that go down from a largest element, by a number of "
+            "times that",
+            hint="exp(x - largest), with what is read at the variables of the loop",
+            where=caller_location(),
+        )
+    return tuple(made)
+
+
 def together(sum_: Func, *readers: Func) -> tuple[Func, Func, Func]:
     """A Func of its own that ``readers``, all that read ``sum_``, read in place of it, from now on:
     one product of longer rows for the sum of several, with their factors one after the other. For

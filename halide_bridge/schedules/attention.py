@@ -18,6 +18,8 @@ from halide_bridge.schedules.contraction import as_one
 from halide_bridge.stock import GPU_SHARED, GUARD, REGISTER, rvars, variables
 from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling, padded
 
+HEADS = 2  # dimensions of blocks beside that of queries
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -90,6 +92,8 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
     p.output.split(m, mo, mi, size.block, *tail)
     if p.whole:
         p.output.bound(d, 0, p.depth)
+        if len(heads) > HEADS:
+            heads = [*as_one(p.output, heads[:HEADS]), *heads[HEADS:]]
     else:
         heads = [*as_one(p.output, heads), do]
         p.output.split(d, do, di, padded(p.depth))
@@ -112,14 +116,21 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
         persistent(p.output, size.persistent)
     if p.joining is not None:
         p.output.compute_root()
-        return _join(p.joining, p.depth)
+        return _join(p.joining, p.depth, whole=p.whole)
     return p.output
 
 
-def _join(p: Joining, depth: int) -> Any:
+def _join(p: Joining, depth: int, *, whole: bool) -> Any:
     """A thread for each channel of a query."""
     d, *rows = p.output.args()
-    p.output.bound(d, 0, depth).gpu_threads(d).gpu_blocks(*rows)
+    if whole:
+        p.output.bound(d, 0, depth)
+    else:
+        do, di = variables("do", "di")
+        rows = [*as_one(p.output, rows), do]
+        p.output.split(d, do, di, padded(depth))
+        d = di
+    p.output.gpu_threads(d).gpu_blocks(*rows)
     for func in (p.top, p.sums):
         some, each = rvars("some", "each")
         update = func.compute_at(p.output, d).update()

@@ -4,16 +4,19 @@ each of the three loops over keys, and these as one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from halide_bridge.schedules.asked import clone
-from halide_bridge.schedules.attention import Attention, schedule_attention
+from halide_bridge.schedules.attention import Attention, Joining, schedule_attention
 from halide_bridge.schedules.kernels import Grid
 from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.program import Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from selector.families import attention
+from selector.families.attention.tiling import JOINED_AT_ONCE
 from selector.machine import Machine
 
 TRIED = 3  # of a space
@@ -33,7 +36,7 @@ def candidates(
         heads, known.extent(output, queries), max(1, keys), found.depth, found.causal, found.window,
         matrices=len(found.matrices),
     )  # fmt: skip
-    best = attention.pick(shape, machine, parts=False)
+    best = attention.pick(shape, machine, parts=found.divisible)
     if best is None:
         yield from attention.for_warps(shape, machine)
     else:
@@ -50,9 +53,45 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
         member = program.members[name]
         return script.func(member.label, member.handle)
 
+    query, key, value = map(func, (found.query, found.key, found.value))
+    operands = _Operands(query, key, value, found)
+    if tiling.part:
+        p = _in_parts(script, func, operands, tiling.part)
+    else:
+        p = _whole(func, operands)
+        p.output.compute_root()
+    schedule_attention(p, tiling)
+    threads = tiling.units * (128 if tiling.groups else 32)
+    return Grid(text=f"{threads} threads that multiply a block")
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    query: Recorded
+    key: Recorded
+    value: Recorded
+    found: Online
+
+    def attention(self, **parts: Any) -> Attention:
+        """With the Funcs that are computed in one loop."""
+        return Attention(
+            query=self.query,
+            key=self.key,
+            value=self.value,
+            keys=self.key,
+            values=self.value,
+            depth=self.found.depth,
+            places=self.found.places,
+            whole=self.found.whole,
+            **parts,
+        )
+
+
+def _whole(func: Callable[[str], Recorded], operands: _Operands) -> Attention:
+    """Of all keys: with scores of their own for the peak and the total."""
+    found = operands.found
     names = (found.output, found.mixed, found.peak, found.total, found.weight)
     output, mixed, peak, total, weight = map(func, names)
-    query, key, value = map(func, (found.query, found.key, found.value))
     scores: list[Recorded] = []
     clones: list[dict[str, Recorded]] = []
     for reader, path in zip((peak, total), found.paths, strict=True):
@@ -65,24 +104,34 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
         (func(name), (clones[0][reader], clones[1][reader], func(reader)), along)
         for name, reader, along in found.matrices
     )
-    output.compute_root()
-    p = Attention(
+    return operands.attention(
         output=output,
         mixed=mixed,
         peak=peak,
         total=total,
         weight=weight,
         scores=(scores[0], scores[1], func(found.scores)),
-        query=query,
-        key=key,
-        value=value,
-        keys=key,
-        values=value,
-        depth=found.depth,
         matrices=matrices,
-        places=found.places,
-        whole=found.whole,
     )
-    schedule_attention(p, tiling)
-    threads = tiling.units * (128 if tiling.groups else 32)
-    return Grid(text=f"{threads} threads that multiply a block")
+
+
+def _in_parts(
+    script: Script, func: Callable[[str], Recorded], operands: _Operands, part: int
+) -> Attention:
+    """Of parts of the keys, which the output joins."""
+    found = operands.found
+    output, weight, scores = map(func, (found.output, found.weight, found.scores))
+    peak, total, mixed = map(func, (found.peak, found.total, found.mixed))
+    made = script.in_parts(
+        output, (peak, total, mixed), (weight, scores), found.along, (part, JOINED_AT_ONCE)
+    )
+    parts, peak, total, mixed, *own, weight, near, top, sums = made
+    return operands.attention(
+        output=parts,
+        mixed=mixed,
+        peak=peak,
+        total=total,
+        weight=weight,
+        scores=tuple(own),
+        joining=Joining(output, near, top, sums),
+    )

@@ -227,6 +227,22 @@ class Script:
         total, a, b = (Recorded(self, n, v) for n, v in zip(names, values, strict=True))
         return total, a, b
 
+    def in_parts(
+        self,
+        output: Recorded,
+        sums: tuple[Recorded, Recorded, Recorded],
+        others: tuple[Recorded, Recorded],
+        along: Sequence[Sequence[int]],
+        counts: tuple[int, int],
+    ) -> tuple[Recorded, ...]:
+        """What a loop over parts of the keys finds, and joins."""
+        said = output, sums, *others, along, *counts
+        values = instead.in_parts(*map(self._value, said))
+        names = [self._identifier(value.name().split("$")[0]) for value in values]
+        made = f"hb.in_parts({', '.join(map(self._text, said))})"
+        self._lines.append(("=", f"{', '.join(names)} = {made}"))
+        return tuple(Recorded(self, n, v) for n, v in zip(names, values, strict=True))
+
     def say(self, of: Recorded, directive: str, arguments: tuple[Any, ...]) -> None:
         """A directive of Halide's."""
         getattr(of.value, directive)(*map(self._value, arguments))

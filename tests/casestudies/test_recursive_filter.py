@@ -26,8 +26,7 @@ def filtered(problem: Problem, x: np.ndarray) -> np.ndarray:
     from scipy import signal  # takes seconds
 
     below = [1.0, -problem.a, -problem.b]
-    result: np.ndarray = signal.lfilter([1.0], below, x.astype(np.float64), axis=1)
-    return result
+    return np.asarray(signal.lfilter([1.0], below, x.astype(np.float64), axis=1))
 
 
 @pytest.mark.parametrize(("a", "b"), FILTERS)

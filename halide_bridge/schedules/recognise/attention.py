@@ -14,10 +14,11 @@ is tried.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from halide_bridge.schedules.attention import Places
+from halide_bridge.schedules.attention import HEADS, Places
 from halide_bridge.schedules.recognise.products import (
     element,
     factors,
@@ -37,7 +38,6 @@ from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, FloatImm
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT32, Type
 
-HEADS = 2  # dimensions of blocks beside that of queries
 _KEYS = "keys"  # an axis that is none of the output's
 
 
@@ -48,7 +48,10 @@ class Online:
     a ``window`` only so many of the last ones (0: all).
     ``paths``: from the peak and from the total to the scores, pure Funcs of which none is met
     twice. ``matrices``: arrays of 16 bits of keys, queries and heads that such a
-    Func reads, with the Func and the dimension that goes along the queries.
+    Func reads, with the Func and the dimension that goes along the queries. ``along``: which
+    dimensions of the output those of the peak, the total and the sum of values go along.
+    ``divisible``: parts of the keys may have sums of their own, as nothing but the scores says what
+    a key weighs.
     """
 
     output: str
@@ -66,6 +69,8 @@ class Online:
     window: int
     paths: tuple[tuple[str, ...], tuple[str, ...]]
     places: Places
+    along: tuple[tuple[int, ...], ...]
+    divisible: bool
     matrices: tuple[tuple[str, str, int], ...] = ()
     between: tuple[str, ...] = ()
 
@@ -126,6 +131,8 @@ def online_of(mixed: Member, program: Program) -> Online | None:
     (query, of_query), (key, of_key) = asked
     ordered, window = _ordered(parts, paths[0] or (), axes, along, program)
     names = {name: getattr(parts, name).name for name in _Parts.__slots__}
+    matrices = _matrices(paths, axes, along, program)
+    between = tuple(f.name for f in parts.between(program))
     return Online(
         **names,
         query=query.func,
@@ -136,8 +143,14 @@ def online_of(mixed: Member, program: Program) -> Online | None:
         window=window,
         whole=parts.output.bounds.get(parts.output.args[0]) == depth,
         paths=(paths[0] or (), paths[1] or ()),
-        matrices=_matrices(paths, axes, along, program),
-        between=tuple(f.name for f in parts.between(program)),
+        along=tuple(
+            tuple(map(parts.output.args.index, axes[f.name]))
+            for f in (parts.peak, parts.total, mixed)
+        ),
+        divisible=not (ordered or matrices or between)
+        and _is_divisible(parts, paths, axes, program),
+        matrices=matrices,
+        between=between,
         places=Places(
             **{name: place[func] for name, func in names.items()},
             query=of_query,
@@ -231,6 +244,29 @@ def _ordered(
                     apart = to_affine(Binary(BinaryOp.SUB, more, less)).offset
                     window = max(window, apart + (part.op in (CompareOp.LE, CompareOp.GE)))
     return found, window
+
+
+def _is_divisible(
+    parts: _Parts,
+    paths: tuple[tuple[str, ...] | None, ...],
+    axes: Mapping[str, tuple[str, ...]],
+    program: Program,
+) -> bool:
+    """Whether every part of the keys has some that count: what is read of each key is its score
+    alone, and none is infinitely low.
+    """
+    over = {name for path in paths for name in path or ()} - {parts.scores.name}
+    for member in (parts.peak, parts.total, *(program.members[name] for name in over)):
+        own = _own_axes(member, axes[member.name])
+        for access in member.accesses():
+            keyed = any(own.get(v) == _KEYS for v in variables_of(access))
+            if keyed and access.func not in {*over, parts.scores.name}:
+                return False
+        stages = member.stages[1:] or member.stages
+        for e in (e for stage in stages for value in stage.values for e in walk_expr(value)):
+            if isinstance(e, FloatImm) and math.isinf(e.value):
+                return False
+    return True
 
 
 def _matrices(

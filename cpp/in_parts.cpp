@@ -1,0 +1,385 @@
+// Sums of powers that go down from a largest element, over parts of the loop of all three: each
+// part has a largest element of its own, and their sums are joined by what powers go down between.
+
+#include "inspect.h"
+
+#include <array>
+#include <cmath>
+
+namespace bridge {
+
+using namespace Halide::Internal;
+using Halide::Expr;
+using Halide::Func;
+using Halide::Tuple;
+using Halide::Var;
+
+namespace {
+
+constexpr float LOWEST = -3.0e38f;
+
+bool is_read(const Call *op, const Function &f) {
+    return op && op->call_type == Call::Halide && op->name == f.name();
+}
+
+// Whether a Func is made of elements of another, by pure ones that this needs.
+bool is_over(const Function &f, const Function &scores) {
+    if (f.name() == scores.name() || !f.is_pure()) {
+        return f.name() == scores.name();
+    }
+    for (const auto &[name, below] : find_direct_calls(f)) {
+        if (is_over(below, scores)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+class Uses : public IRGraphVisitor {
+    const Function &f;
+
+    using IRGraphVisitor::visit;
+    void visit(const Call *op) override {
+        found = found || is_read(op, f);
+        IRGraphVisitor::visit(op);
+    }
+
+public:
+    bool found = false;
+
+    explicit Uses(const Function &f) : f(f) {
+    }
+};
+
+// Whether an expression reads a Func.
+bool uses(const Expr &e, const Function &f) {
+    Uses reads(f);
+    e.accept(&reads);
+    return reads.found;
+}
+
+// Without what makes it one of several of the name.
+std::string plain_name(const Function &f) {
+    return f.name().substr(0, f.name().find('$'));
+}
+
+bool is_power(const std::string &name) {
+    return name == "exp_f32" || name == "exp2_f32" || name == "pow_f32";
+}
+
+// Copies what is read of Funcs over scores, with a dimension more for the parts: elements are
+// numbered from the begin of a part on, by the Func's first dimension, and the peak is the part's.
+// Powers beyond the last element are 0.
+class OfPart : public IRMutator {
+    const Function &scores, &peak;
+    const Function own;
+    const Expr part, first, length;
+    Expr key;
+
+    using IRMutator::visit;
+    Expr visit(const Variable *op) override {
+        return op->name == name() ? promise_clamped(op + first, 0, length - 1) : op;
+    }
+
+    Expr visit(const Call *op) override {
+        if (op->call_type != Call::Halide) {
+            Expr e = IRMutator::visit(op);
+            if (!is_power(op->name) || !uses(op->args.back(), peak)) {
+                return e;
+            }
+            std::vector<Expr> args = e.as<Call>()->args;
+            args.back() = inside(args.back(), LOWEST);
+            return Call::make(op->type, op->name, args, op->call_type);
+        }
+        Function f(op->func);
+        bool over = is_over(f, scores);
+        if (!over && f.name() != peak.name()) {
+            return IRMutator::visit(op);
+        }
+        std::vector<Expr> args = op->args;
+        for (const Expr &arg : args) {
+            plain = plain && arg.as<Variable>();
+        }
+        plain = plain && (!over || args[0].as<Variable>()->name == name());
+        args.push_back(part);
+        return Call::make(over ? of(f) : own, args, op->value_index);
+    }
+
+public:
+    std::map<std::string, Function> made;
+    bool plain = true;  // whether all are read at variables
+
+    OfPart(const Function &scores, const Function &peak, const Function &own, const Expr &part,
+           const Expr &first, const Expr &length, const Expr &key)
+        : scores(scores), peak(peak), own(own), part(part), first(first), length(length), key(key) {
+    }
+
+    const std::string &name() const {
+        return key.as<Variable>()->name;
+    }
+
+    // What there is of an element, or something else beyond the last one.
+    Expr inside(const Expr &e, const Expr &otherwise) const {
+        return select(key + first < length, e, otherwise);
+    }
+
+    Function of(const Function &f) {
+        auto known = made.find(f.name());
+        if (known != made.end()) {
+            return known->second;
+        }
+        Function copied(unique_name(plain_name(f) + "_of_part"));
+        made.emplace(f.name(), copied);
+        Expr outer = key;
+        key = Var(f.args()[0]);
+        std::vector<std::string> args = f.args();
+        args.push_back(part.as<Variable>()->name);
+        copied.define(args, {mutate(substitute_in_all_lets(f.values()[0]))});
+        for (const Definition &update : f.updates()) {
+            std::vector<Expr> at = update.args();
+            at.push_back(part);
+            copied.define_update(at, {mutate(substitute_in_all_lets(update.values()[0]))});
+        }
+        key = outer;
+        return copied;
+    }
+};
+
+// Writes out pure Funcs over the scores, and finds the power that goes down from the peak.
+class Power : public IRMutator {
+    const Function &scores, &peak;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        if (op->call_type == Call::Halide) {
+            Function f(op->func);
+            if (f.name() == scores.name() || !is_over(f, scores)) {
+                return op;
+            }
+            std::map<std::string, Expr> at;
+            for (size_t d = 0; d < op->args.size(); d++) {
+                at[f.args()[d]] = op->args[d];
+            }
+            return mutate(substitute(at, substitute_in_all_lets(f.values()[0])));
+        }
+        Expr e = IRMutator::visit(op);
+        if (is_power(op->name) && uses(e.as<Call>()->args.back(), peak)) {
+            found.push_back(e);
+        }
+        return e;
+    }
+
+public:
+    std::vector<Expr> found;
+
+    Power(const Function &scores, const Function &peak) : scores(scores), peak(peak) {
+    }
+
+};
+
+// What an exponent gains where the peak that it goes down from is `gained` more; undefined where it
+// is not a number of times that.
+Expr gain(const Expr &e, const Function &peak, const Expr &gained) {
+    if (is_read(e.as<Call>(), peak)) {
+        return gained;
+    }
+    auto of = [&](const Expr &x) { return gain(x, peak, gained); };
+    auto used = [&](const Expr &x) { return uses(x, peak); };
+    const Add *add = e.as<Add>();
+    const Sub *sub = e.as<Sub>();
+    if (add || sub) {
+        const Expr &a = add ? add->a : sub->a, &b = add ? add->b : sub->b;
+        Expr left = used(a) ? of(a) : make_zero(e.type());
+        Expr right = used(b) ? of(b) : make_zero(e.type());
+        if (!left.defined() || !right.defined()) {
+            return Expr();
+        }
+        return add ? simplify(left + right) : simplify(left - right);
+    }
+    if (const Mul *mul = e.as<Mul>()) {
+        if (used(mul->a) && used(mul->b)) {
+            return Expr();
+        }
+        Expr inner = of(used(mul->a) ? mul->a : mul->b);
+        return inner.defined() ? inner * (used(mul->a) ? mul->b : mul->a) : inner;
+    }
+    if (const Div *div = e.as<Div>()) {
+        Expr inner = used(div->b) ? Expr() : of(div->a);
+        return inner.defined() ? inner / div->b : inner;
+    }
+    const Select *select = e.as<Select>();  // what is too low to count is so in any case
+    bool either = select && used(select->true_value) != used(select->false_value);
+    if (either && !used(select->condition)) {
+        bool first = used(select->true_value);
+        auto other = as_const_float(first ? select->false_value : select->true_value);
+        bool low = other && *other <= LOWEST / 10 && std::isfinite(*other);
+        return low ? of(first ? select->true_value : select->false_value) : Expr();
+    }
+    return Expr();
+}
+
+// By how much the powers of a sum's terms go down for a peak that is `gained` more; undefined where
+// they are no such terms.
+Expr down(const Function &sum, const Function &scores, const Function &peak, const Expr &gained) {
+    Power powers(scores, peak);
+    Expr value = powers.mutate(substitute_in_all_lets(sum.update(0).values()[0]));
+    if (powers.found.size() != 1) {
+        return Expr();
+    }
+    const Call *power = powers.found[0].as<Call>();
+    std::vector<Expr> args = power->args;
+    args.back() = gain(args.back(), peak, gained);
+    if (!args.back().defined()) {
+        return Expr();
+    }
+    return Call::make(power->type, power->name, args, power->call_type);
+}
+
+// Reads of a Func what another one has in one of its values.
+class ReadValue : public IRMutator {
+    const Function &from;
+    const Expr to;
+
+    using IRMutator::visit;
+    Expr visit(const Call *op) override {
+        return is_read(op, from) ? to : IRMutator::visit(op);
+    }
+
+public:
+    ReadValue(const Function &from, const Expr &to) : from(from), to(to) {
+    }
+};
+
+std::vector<Expr> variables(const std::vector<std::string> &names) {
+    std::vector<Expr> found;
+    for (const std::string &name : names) {
+        found.push_back(Var(name));
+    }
+    return found;
+}
+
+// A sum, or a maximum, of each part, and of it the copies of what it is made of. What it reads of
+// itself is the part's, and so what the peak reads of the peak.
+OfPart copy_sum(const Function &sum, Func &copied, const Function &scores, const Function &peak,
+                const Function &own, const Var &part, int keys) {
+    const Definition &update = sum.update(0);
+    const ReductionVariable &along = update.schedule().rvars()[0];
+    Halide::RDom r({{0, keys}}, "r");
+    OfPart parts(scores, peak, own, part, part * keys, along.extent, r.x);
+    std::vector<std::string> args = sum.args();
+    args.push_back(part.name());
+    copied.function().define(args, {sum.values()[0]});
+    Expr itself = Variable::make(sum.output_types()[0], "self");
+    Expr value = ReadValue(sum, itself).mutate(substitute_in_all_lets(update.values()[0]));
+    value = parts.mutate(substitute(std::map<std::string, Expr>{{along.var, r.x}}, value));
+    const Max *largest = value.as<Max>();
+    if (largest && sum.name() == peak.name()) {
+        Expr other = equal(largest->a, itself) ? largest->b : largest->a;
+        value = max(itself, parts.inside(other, max(sum.values()[0], LOWEST)));
+    }
+    Expr self = Call::make(copied.function(), variables(args), 0);
+    copied.function().define_update(variables(args), {substitute("self", self, value)});
+    return parts;
+}
+
+// What blocks find of parts, in the dimensions of `output` and one of the parts: an epilogue of the
+// last sum, so that where this is no number, the others are none either.
+Func found_of(const Function &output, const std::vector<Func> &copies,
+              const std::array<std::vector<int>, 3> &along, const Var &part) {
+    std::array<Expr, 3> found;
+    for (int i = 0; i < 3; i++) {
+        std::vector<Expr> place;
+        for (int d : along[i]) {
+            place.push_back(Var(output.args()[d]));
+        }
+        place.push_back(part);
+        found[i] = copies[i](place);
+    }
+    Expr counts = found[2] > LOWEST;
+    std::vector<Var> all(output.args().begin(), output.args().end());
+    all.push_back(part);
+    Func parts("parts");
+    parts(all) = Tuple(select(counts, found[0], found[2]), select(counts, found[1], found[2]),
+                       found[2]);
+    return parts;
+}
+
+// What joins them: what is read of each, none beyond the last, their largest peak, and their sums.
+// Empty where it is not known how powers go down.
+std::vector<Func> joining(const Function &output, const Func &parts, const Var &part,
+                          const std::array<Function, 3> &sums, const Function &scores,
+                          const Expr &count, int at_once) {
+    Func near("near"), top("top"), joined("joined");
+    std::vector<Var> own(output.args().begin(), output.args().end()), all = own;
+    all.push_back(part);
+    std::vector<Expr> last(own.begin(), own.end());
+    last.push_back(min(part, max(count, 1) - 1));
+    Expr begin = sums[0].values()[0], zero = Halide::cast<float>(0);
+    auto there = [&](int i, const Expr &otherwise) {
+        return select(part < count, parts(last)[i], otherwise);
+    };
+    near(all) = Tuple(there(0, begin), there(1, zero), there(2, zero));
+    Expr turns = (count + at_once - 1) / at_once * at_once;
+    Halide::RDom r({{0, turns}}, "p_top"), s({{0, turns}}, "p_sums");
+    auto next = [&](const Halide::RDom &domain, int i) {
+        std::vector<Expr> place(own.begin(), own.end());
+        place.push_back(domain.x);
+        return Expr(near(place)[i]);
+    };
+    top(own) = begin;
+    top(own) = max(top(own), next(r, 0));
+    std::array<Expr, 2> terms;
+    for (int i = 0; i < 2; i++) {
+        Expr less = down(sums[i + 1], scores, sums[0], Expr(top(own)) - next(s, 0));
+        if (!less.defined()) {
+            return {};
+        }
+        terms[i] = less * next(s, i + 1);
+    }
+    joined(own) = Tuple(zero, zero);
+    joined(own) = Tuple(joined(own)[0] + terms[0], joined(own)[1] + terms[1]);
+    return {near, top, joined};
+}
+
+}  // namespace
+
+std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
+                           const Function &weight, const Function &scores,
+                           const std::array<std::vector<int>, 3> &along, int keys, int at_once) {
+    const Function &peak = sums[0];
+    Var part(unique_name("part"));
+    std::vector<Func> copies, over;
+    for (const Function &sum : sums) {
+        Func copied(plain_name(sum) + "_of_part");
+        Function own = copies.empty() ? copied.function() : copies[0].function();
+        OfPart parts = copy_sum(sum, copied, scores, peak, own, part, keys);
+        if (!parts.plain || !parts.made.count(scores.name())) {
+            return {};
+        }
+        copies.push_back(copied);
+        over.emplace_back(parts.made.at(scores.name()));
+        if (copies.size() == sums.size()) {
+            over.emplace_back(parts.made.at(weight.name()));
+        }
+    }
+    Func parts = found_of(output, copies, along, part);
+    Expr count = (peak.update(0).schedule().rvars()[0].extent + keys - 1) / keys;
+    std::vector<Func> joins = joining(output, parts, part, sums, scores, count, at_once);
+    if (joins.empty()) {
+        return {};
+    }
+    std::vector<Var> own(output.args().begin(), output.args().end());
+    const Func &top = joins[1], &joined = joins[2];
+    std::array<Expr, 3> instead = {top(own), joined(own)[0], joined(own)[1]};
+    for (int i = 0; i < 3; i++) {
+        ReadValue read(sums[i], instead[i]);
+        output.mutate(&read);
+    }
+    std::vector<Func> result = {parts};
+    for (const std::vector<Func> &more : {copies, over, joins}) {
+        result.insert(result.end(), more.begin(), more.end());
+    }
+    return result;
+}
+
+}  // namespace bridge

@@ -43,6 +43,14 @@ def test_an_argument_that_is_read_often_has_a_name(times: int) -> None:
     assert store.values[1] == Var("value0", FLOAT32)
 
 
+def test_a_name_is_none_that_the_values_have() -> None:
+    """A parameter may be called ``value0``."""
+    long = product(LONG, Var("value0", FLOAT32))
+    (local,) = name_repeated(stored(product(*[long] * 4), long)).body
+    assert isinstance(local, Local)
+    assert local.body[0] == Let("float", ("value1",), (long,))
+
+
 def test_what_is_computed_on_a_condition_stays_there() -> None:
     below = Compare(CompareOp.LT, Var("y", FLOAT32), FloatImm(0.0, FLOAT32))
     guarded = Select(below, product(*[LONG] * 4), FloatImm(0.0, FLOAT32))

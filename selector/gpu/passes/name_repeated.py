@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 
 from selector.gpu.cuda.expressions import TYPES
 from selector.gpu.ir.memory import StoreEight, StorePair, StoreQuad, StoreRun
 from selector.gpu.ir.nodes import Body, Kernel, Let, Local, Node
 from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.nodes import Binary, BinaryOp, Expr, Select, Var
-from selector.ir.traverse import expr_children, map_expr
+from selector.ir.traverse import expr_children, free_vars, map_expr
 from selector.ir.types import FLOAT32
 
 LEAST, OFTEN = 8, 4  # nodes of an expression that is worth a name, and uses
@@ -35,18 +36,20 @@ def _named(node: Node) -> Body:
             if not found:
                 return (node,)
             names: dict[Expr, Expr] = {}
-            lets = tuple(_let(e, names) for e in found)  # each with the names before it
+            taken = frozenset[str]().union(*map(free_vars, node.values))
+            free = (name for n in count() if (name := f"value{n}") not in taken)
+            lets = tuple(_let(e, next(free), names) for e in found)  # each with the names before it
             values = tuple(_with(v, names) for v in node.values)
             return (Local((*lets, replace(node, values=values))),)
         case _:
             return (node,)
 
 
-def _let(e: Expr, names: dict[Expr, Expr]) -> Let:
+def _let(e: Expr, name: str, names: dict[Expr, Expr]) -> Let:
     """Of an expression, in which those that have names already are these."""
     value = map_expr(e, lambda c: _with(c, names))
-    names[e] = Var(f"value{len(names)}", e.type)
-    return Let(TYPES[e.type], (f"value{len(names) - 1}",), (value,))
+    names[e] = Var(name, e.type)
+    return Let(TYPES[e.type], (name,), (value,))
 
 
 def _with(e: Expr, names: dict[Expr, Expr]) -> Expr:

@@ -12,6 +12,7 @@ from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.fills import FLIGHT, Flight, bring, brings
 from selector.emit.legalize_scalars import computed
+from selector.emit.named_parts import named_parts
 from selector.emit.nests import Nest, vector_digits
 from selector.emit.row_joins import join_row
 from selector.emit.row_vectors import emit_row_number, emit_row_vectors, holds_row_vectors
@@ -134,7 +135,7 @@ class ThreadCode:
         to = scalar.access(self.context.storages[s.buffer], s.index)
         value = scalar.legal(s.value) if held is None else held
         with nullcontext() if test is None else w.when(test):
-            w.store(to, value)
+            w.store(to, named_parts(value, self.context))
 
     # ------------------------------------------------------------------ one thread
 

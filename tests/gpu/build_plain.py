@@ -1,7 +1,8 @@
 """Compile plain pipelines as ``autoschedule`` schedules them, for ``check_plain.py`` and
 ``run_plain.py``.
 
-    python tests/gpu/build_plain.py FOLDER [--target sm_90a] [--match REGEX] [--jobs] [--workers N]
+    python tests/gpu/build_plain.py FOLDER [--target sm_90a] [--match REGEX] [--jobs] [--missing]
+        [--workers N]
 
 Needs Halide, no GPU. Sizes are not told: a kernel takes any. Beside each kernel stand its schedule
 (``.txt``), and its small arguments with what Halide's own compiler makes of them (``.npz``). With
@@ -47,11 +48,10 @@ def save_case(path: Path, case: Plain, wanted: list[Any]) -> None:
 def build_pipeline(folder: Path, target: str, name: str) -> str:
     case = PIPELINES[name]()
     schedule = hb.autoschedule(case.outputs, target=target)
-    hb.compile(case.outputs, target=target, name=name).save(
-        folder / f"{name}.kernel", overwrite=True
-    )
+    kernel = hb.compile(case.outputs, target=target, name=name)
     (folder / f"{name}.txt").write_text(f"{schedule.report}\n\n{schedule.source}")
     save_case(folder / f"{name}.npz", case, by_halide(PIPELINES[name]()))
+    kernel.save(folder / f"{name}.kernel", overwrite=True)
     return name
 
 
@@ -91,14 +91,17 @@ def main() -> int:
     parser.add_argument("--match", default="", help="only those whose name holds this (regex)")
     parser.add_argument("--jobs", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--missing", action="store_true", help="only those that are not there")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.jobs:
-        named = [*enumerate(job.name for job in jobs())]
+        named = [(at, job.name, job.slug) for at, job in enumerate(jobs())]
     else:
-        named = [(name, name) for name in PIPELINES]
+        named = [(name, name, name) for name in PIPELINES]
+    there = {p.stem for p in options.folder.glob("*.kernel")} if options.missing else set[str]()
     build = partial(build_job if options.jobs else build_pipeline, options.folder, options.target)
-    tasks = [task for task, name in named if re.search(options.match, name)]
+    asked = [(task, file) for task, name, file in named if re.search(options.match, name)]
+    tasks = [task for task, file in asked if file not in there]
     for said in apart(options.workers, build, tasks):
         print(said, flush=True)
     return 0

@@ -5,9 +5,11 @@ of ``autoschedule`` take.
 
 Each first call is that of a new process with Halide and this compiler loaded: without a schedule,
 at a user's sizes, to machine code; with nothing remembered (``cold``), and with the kernel in the
-cache on disk (``cached``). Decisions are of chains of 10 and of 100 Funcs, and of all plain
-pipelines, the longest of which is named. Milliseconds that the processor works, the least of some
-repetitions, with those of the time of day behind them. Needs Halide and NVRTC, no GPU.
+cache on disk (``cached``). Both are measured again in a process that has compiled another pipeline
+before, and so has loaded the compiler's modules (``next``, ``next cached``). Decisions are of
+chains of 10 and of 100 Funcs, and of all plain pipelines, the longest of which is named.
+Milliseconds that the processor works, the least of some repetitions, with those of the time of day
+behind them. Needs Halide and NVRTC, no GPU.
 """
 
 from __future__ import annotations
@@ -101,18 +103,22 @@ def taken(call: Callable[[], object]) -> tuple[float, float]:
     return (worked() - work) * 1e3, (time.perf_counter() - begin) * 1e3
 
 
-def first_call(name: str) -> tuple[float, float]:
-    def call() -> None:
-        output, sizes = FIRST[name]()
-        hb.compile(output, target=TARGET, schedule="auto", sizes=sizes).cubin()
-
-    return taken(call)
+def call(name: str, *, cache: bool = True) -> None:
+    output, sizes = FIRST[name]()
+    hb.compile(output, target=TARGET, schedule="auto", sizes=sizes, cache=cache).cubin()
 
 
-def in_a_new_process(name: str, cache: Path) -> tuple[float, float]:
+def first_call(name: str, other: str) -> tuple[float, float]:
+    """``other``: what was compiled before; empty: nothing."""
+    if other:
+        call(other, cache=False)
+    return taken(lambda: call(name))
+
+
+def in_a_new_process(name: str, cache: Path, other: str = "") -> tuple[float, float]:
     told = os.environ | {"SELECTOR_CACHE_DIR": str(cache)}
     told.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
-    command = [sys.executable, __file__, "--one", name]
+    command = [sys.executable, __file__, "--one", name, "--other", other]
     done = subprocess.run(command, env=told, capture_output=True, text=True, check=True)
     work, day = json.loads(done.stdout.splitlines()[-1])
     return work, day
@@ -122,13 +128,16 @@ def first_calls(match: str, repeats: int) -> dict[str, dict[str, tuple[float, fl
     found = dict[str, dict[str, tuple[float, float]]]()
     for name in FIRST:
         if re.search(match, name):
-            times: dict[str, list[tuple[float, float]]] = {"cold": [], "cached": []}
+            times = dict[str, list[tuple[float, float]]]()
+            other = next(n for n in FIRST if n != name)
             with tempfile.TemporaryDirectory() as cache:
                 in_a_new_process(name, Path(cache))  # writes bytecode
             for _ in range(repeats):
-                with tempfile.TemporaryDirectory() as cache:
-                    for what in ("cold", "cached"):
-                        times[what].append(in_a_new_process(name, Path(cache)))
+                for before, kinds in (("", ("cold", "cached")), (other, ("next", "next cached"))):
+                    with tempfile.TemporaryDirectory() as cache:
+                        for what in kinds:
+                            took = in_a_new_process(name, Path(cache), before)
+                            times.setdefault(what, []).append(took)
             found[name] = {what: min(t) for what, t in times.items()}
             print(name, shown(found[name]), flush=True)
     return found
@@ -164,9 +173,10 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--results", type=Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--other", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(first_call(options.one)))
+        print(json.dumps(first_call(options.one, options.other)))
         return 0
     about = {"date": date.today().isoformat(), "processor": processor(), "target": TARGET}
     calls = first_calls(options.match, options.repeats)

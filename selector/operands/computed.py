@@ -150,15 +150,21 @@ def _plain(value: Expr, place: Place, grid: Grid) -> Expr | None:
 
 
 def _pairs(value: Expr, grid: Grid) -> list[tuple[Expr, Expr]]:
-    """A product as two factors, conditions and signs with the one or with the other."""
+    """A product as two factors: conditions of elements with these, and apart from them."""
     factors = _factors(value, grid)
     if factors is None:
         return []
+    apart = [part for f in factors for part in _conditional(f)]
+    return [*_two(factors, grid), *(_two(apart, grid) if apart != factors else ())]
+
+
+def _two(factors: list[Expr], grid: Grid) -> list[tuple[Expr, Expr]]:
+    """Factors as two, conditions and signs with the one or with the other."""
     masks = [f for f in factors if f.type.is_bool]
     signs = [f for f in factors if not f.type.is_bool and is_sign(f, grid.extents)]
     main = [f for f in factors if f not in masks and f not in signs]
     while len(main) < 2:
-        main.append(signs.pop() if signs else literal(1, value.type))
+        main.append(signs.pop() if signs else literal(1, _type(factors)))
     if len(main) != 2 or len(masks) + len(signs) > MOST_CONDITIONS:
         return []
     return [
@@ -198,8 +204,47 @@ def _factors(e: Expr, grid: Grid) -> list[Expr] | None:
             return [value]
         case Cast(_, Cast(_, value)) if value.type.is_bool:
             return [value]
+        case Select(condition, a, b):
+            return _of_both(condition, _factors(a, grid), _factors(b, grid))
         case _:
             return [e]
+
+
+def _conditional(e: Expr) -> list[Expr]:
+    """An element, and the condition under which it is not zero."""
+    match e:
+        case Cast(t, value) if not value.type.is_bool:
+            element, *conditions = _conditional(value)
+            return [Cast(t, element), *conditions]
+        case Load(predicate=condition) if condition is not None:
+            return [replace(e, predicate=None), condition]
+        case Select(condition, a, b) if is_zero(b):
+            return [*_conditional(a), condition]
+        case Select(condition, a, b) if is_zero(a):
+            return [*_conditional(b), Not(condition)]
+        case _:
+            return [e]
+
+
+def _of_both(
+    condition: Expr, then: list[Expr] | None, otherwise: list[Expr] | None
+) -> list[Expr] | None:
+    """The factors of one of two products, chosen: ``select(p, a*b, a*c)`` is ``a*select(p, b,
+    c)``. None where they differ in more than a factor."""
+    if then is None or otherwise is None:
+        return None
+    common = [f for f in then if f in otherwise]
+    rests = [[f for f in factors if f not in common] for factors in (then, otherwise)]
+    if any(len(rest) > 1 or any(f.type.is_bool for f in rest) for rest in rests):
+        return None
+    one = literal(1, _type([*then, *otherwise]))
+    chosen = [rest[0] if rest else one for rest in rests]
+    return [*common, Select(condition, *chosen)]
+
+
+def _type(factors: list[Expr]) -> Type:
+    """That of a product."""
+    return next(f.type for f in factors if not f.type.is_bool)
 
 
 def _is_exact(t: Type, a: Expr, b: Expr, grid: Grid) -> bool:

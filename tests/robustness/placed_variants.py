@@ -77,6 +77,17 @@ def _conditional() -> Iterator[Pipeline]:
         yield Pipeline(f"{name}, as a factor", filtered(TAPS, where=factor), ODD, truth)
 
 
+def _along_both() -> Pipeline:
+    """A condition that moves along windows and taps otherwise than the image does."""
+    x = hl.Var("x")
+    return Pipeline(
+        "taps before their column",
+        filtered(TAPS, where=lambda v, t: hl.select(t.x <= x, v, hl.cast(v.type(), 0))), ODD,
+        _sum(lambda a, at: _plain(a, at) * (at[0] <= at[1])), machines=("wmma",),
+        why="follows neither the windows of `I` nor the taps alone",
+    )  # fmt: skip
+
+
 GATHERED: Mapping[str, tuple[Tap, Callable[[int], int]]] = {
     "taps by their distance": (lambda k, t: k[hl.cast(INT, hl.abs(t.x - 3))], lambda t: abs(t - 3)),
     "taps from both ends": (lambda k, t: k[hl.min(t.x, 7 - t.x)], lambda t: min(t, 7 - t)),
@@ -129,6 +140,7 @@ def _pixels() -> Iterator[Pipeline]:
 def placed() -> Iterator[Pipeline]:
     """All of them."""
     yield from _conditional()
+    yield _along_both()
     yield from _pixels()
     for name, (tap, of) in GATHERED.items():
         truth = _sum(lambda a, at, of=of: a["I"][at[2], at[1] + at[0]] * a["K"][of(at[0])])

@@ -154,7 +154,7 @@ def _pairs(value: Expr, grid: Grid) -> list[tuple[Expr, Expr]]:
     factors = _factors(value, grid)
     if factors is None:
         return []
-    apart = [part for f in factors for part in _conditional(f)]
+    apart = [part for f in factors for part in _conditional(f, grid)]
     return [*_two(factors, grid), *(_two(apart, grid) if apart != factors else ())]
 
 
@@ -204,42 +204,54 @@ def _factors(e: Expr, grid: Grid) -> list[Expr] | None:
             return [value]
         case Cast(_, Cast(_, value)) if value.type.is_bool:
             return [value]
-        case Select(condition, a, b):
-            return _of_both(condition, _factors(a, grid), _factors(b, grid))
         case _:
             return [e]
 
 
-def _conditional(e: Expr) -> list[Expr]:
-    """An element, and the condition under which it is not zero."""
+def _conditional(e: Expr, grid: Grid) -> list[Expr]:
+    """An element, and the condition under which it is not zero; of a product that is chosen, what
+    both have in common, and the choice."""
     match e:
         case Cast(t, value) if not value.type.is_bool:
-            element, *conditions = _conditional(value)
-            return [Cast(t, element), *conditions]
+            element, *conditions = _conditional(value, grid)
+            return [Cast(t, element), *conditions] if _are_conditions(conditions) else [e]
         case Load(predicate=condition) if condition is not None:
             return [replace(e, predicate=None), condition]
         case Select(condition, a, b) if is_zero(b):
-            return [*_conditional(a), condition]
+            return [*_conditional(a, grid), condition]
         case Select(condition, a, b) if is_zero(a):
-            return [*_conditional(b), Not(condition)]
+            return [*_conditional(b, grid), Not(condition)]
+        case Select(condition, a, b):
+            return _of_both(condition, _factors(a, grid), _factors(b, grid)) or [e]
         case _:
             return [e]
 
 
-def _of_both(
-    condition: Expr, then: list[Expr] | None, otherwise: list[Expr] | None
-) -> list[Expr] | None:
+def _are_conditions(values: list[Expr]) -> bool:
+    return all(e.type.is_bool for e in values)
+
+
+def _of_both(condition: Expr, then: list[Expr] | None, otherwise: list[Expr] | None) -> list[Expr]:
     """The factors of one of two products, chosen: ``select(p, a*b, a*c)`` is ``a*select(p, b,
-    c)``. None where they differ in more than a factor."""
+    c)``. None where they have none in common, or differ in more than one."""
     if then is None or otherwise is None:
-        return None
-    common = [f for f in then if f in otherwise]
-    rests = [[f for f in factors if f not in common] for factors in (then, otherwise)]
-    if any(len(rest) > 1 or any(f.type.is_bool for f in rest) for rest in rests):
-        return None
-    one = literal(1, _type([*then, *otherwise]))
-    chosen = [rest[0] if rest else one for rest in rests]
-    return [*common, Select(condition, *chosen)]
+        return []
+    common: list[Expr] = []
+    first, second = list[Expr](), list(otherwise)
+    for f in then:
+        if f in second:
+            second.remove(f)
+            common.append(f)
+        else:
+            first.append(f)
+    if not common or max(len(first), len(second)) > 1 or not _are_numbers([*first, *second]):
+        return []
+    one = literal(1, _type(common))
+    return [*common, Select(condition, *(rest[0] if rest else one for rest in (first, second)))]
+
+
+def _are_numbers(values: list[Expr]) -> bool:
+    return not any(e.type.is_bool for e in values)
 
 
 def _type(factors: list[Expr]) -> Type:

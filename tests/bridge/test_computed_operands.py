@@ -423,6 +423,9 @@ REFUSED = {
     "a product that overflows": lambda a, b, x, y, r: f32(
         i32(hl.cast(I16, i32(a[r, y])) * hl.cast(I16, i32(b[x, r])))
     ),
+    "an element or its square": lambda a, b, x, y, r: (
+        hl.select(r < 3, f32(a[r, y]), f32(a[r, y]) * f32(a[r, y])) * f32(b[x, r])
+    ),
     "a root in float": lambda a, b, x, y, r: hl.sqrt(f32(a[r, y])) * f32(b[x, r]),
 }
 

@@ -209,8 +209,8 @@ def _factors(e: Expr, grid: Grid) -> list[Expr] | None:
 
 
 def _conditional(e: Expr, grid: Grid) -> list[Expr]:
-    """An element, and the condition under which it is not zero; of a product that is chosen, what
-    both have in common, and the choice."""
+    """An element, and the condition under which it is not zero; conditions that hold at once; of a
+    product that is chosen, what both have in common, and the choice."""
     match e:
         case Cast(t, value) if not value.type.is_bool:
             element, *conditions = _conditional(value, grid)
@@ -221,6 +221,8 @@ def _conditional(e: Expr, grid: Grid) -> list[Expr]:
             return [*_conditional(a, grid), condition]
         case Select(condition, a, b) if is_zero(a):
             return [*_conditional(b, grid), Not(condition)]
+        case Binary(BinaryOp.AND, a, b):
+            return [*_conditional(a, grid), *_conditional(b, grid)]
         case Select(condition, a, b):
             return _of_both(condition, _factors(a, grid), _factors(b, grid)) or [e]
         case _:

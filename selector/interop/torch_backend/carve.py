@@ -24,7 +24,7 @@ from selector.interop.torch_backend.choice import times_of
 from selector.interop.torch_backend.covered import FLAT, POINTWISE, REDUCTIONS, VIEWS, family
 from selector.interop.torch_backend.graph import RegionGraph, short
 from selector.interop.torch_backend.grow import Part, parts
-from selector.interop.torch_backend.layouts import turn_images
+from selector.interop.torch_backend.layouts import turn_images, turn_last
 from selector.interop.torch_backend.library import REGION
 from selector.interop.torch_backend.patches import as_products
 from selector.interop.torch_backend.quantised import dequantise_last, of_bytes, unsigned
@@ -78,6 +78,7 @@ def carved(graph: Any, options: Options) -> GraphReport:
     found = GraphReport()
     as_products(graph)
     turn_images(graph)
+    turn_last(graph)
     unsigned(graph)
     dequantise_last(graph)
     keeping = [p for p in parts(graph) if not _left(p, options, found)]

@@ -202,7 +202,8 @@ class Region:
     def _by_channel(self, source: Any, number: int) -> int:
         """An operand of a merged value: a small one that is computed has one axis of channels."""
         before = self._types_of(number)
-        if source not in self._part.small or len(before.shape) < 2:
+        whole = sizes(source) == sizes(self._part.product)
+        if source not in self._part.small or len(before.shape) < 2 or whole:
             return number
         count = _value(source).numel()
         shape = (self.symbols.size(count),)

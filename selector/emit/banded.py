@@ -11,10 +11,11 @@ outputs, as it does in every Toeplitz formulation.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from math import gcd, prod
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.emit.context import KernelContext
 from selector.emit.legalize_scalars import guarded

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.emit.arrangement import Arrangement
 from selector.emit.legalize_scalars import ScalarEmitter

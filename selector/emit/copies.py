@@ -7,9 +7,10 @@ that tiles that read a little past a row meet numbers and not garbage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.nests import Digit, Nest, as_nest, cut_digits, independent, merge_digits
 from selector.emit.scalar import Space

@@ -9,8 +9,8 @@ bytes and single elements (``copy_code``). Before that a pipeline asks for boxes
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.emit.bulk_copies import emit_rows, emit_rows_by_warp, takes_rows
 from selector.emit.context import KernelContext
 from selector.emit.copies import Copy

@@ -9,10 +9,10 @@ all elements and made legal once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.legalize_scalars import ScalarEmitter
 from selector.emit.pairs import pair_of

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.placement import Placement
 from selector.emit.threads import ThreadCode

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.nests import Nest
 from selector.emit.scalar import Space, c_type

@@ -8,9 +8,10 @@ to merge them; rows that are laid out in shared memory first leave in whole sect
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.emit.chunks import spread
 from selector.emit.context import KernelContext
 from selector.emit.copies import CHUNK_BYTES, as_copy

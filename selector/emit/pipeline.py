@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.gpu.ir import nodes as ir
 from selector.gpu.ir.expressions import (

@@ -8,9 +8,9 @@ where pixels have other elements (``nest_code``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.emit.chunks import spread
 from selector.emit.context import KernelContext
 from selector.emit.copies import CHUNK_BYTES, Ends, inside_of

@@ -9,9 +9,10 @@ a row exchange pairs, each gets eight columns of a row, and 16 rows get whole se
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.regions import LANE_PAIR, LANE_ROW, Element, Region
 from selector.emit.scalar import Space

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.emit.register_tiles import RegisterTiles
 from selector.gpu.ir.expressions import element, packed, pointer
 from selector.gpu.ir.lane_maps import ELEMENTS, ROWS

@@ -10,8 +10,8 @@ any element, none would begin before that is done.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space, Storage, c_type
 from selector.gpu.ir.expressions import all_of, element, number, pointer

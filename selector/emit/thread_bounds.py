@@ -8,8 +8,7 @@ and its largest value in the loop are known before it, and tested there once for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space
 from selector.emit.thread_sums import ThreadStatements, whole_sums

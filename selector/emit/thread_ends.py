@@ -10,8 +10,8 @@ other while all others wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.thread_sums import ThreadStatements
 from selector.emit.thread_vectors import Needs, Vectors

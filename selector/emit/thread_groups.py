@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
+from selector.dataclass import dataclass
 from selector.emit.thread_ends import Row, deal_out, emit_ends
 from selector.emit.thread_lanes import block_behind, goes_on, later, one_lane
 from selector.emit.thread_sums import ThreadStatements

@@ -10,8 +10,8 @@ zero: it falls, or rises, by a constant with each iteration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space
 from selector.emit.thread_vector_code import emit_vectors

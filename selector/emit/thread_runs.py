@@ -8,8 +8,7 @@ shifted into place, whatever address it starts at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space, Storage, c_type
 from selector.gpu.ir.expressions import (

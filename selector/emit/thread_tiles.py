@@ -12,8 +12,8 @@ or zeros. The loads wait for memory together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space, Storage, c_type
 from selector.emit.thread_lanes import LANE, one_lane

@@ -11,8 +11,9 @@ nothing. The condition for all of it is tested once; what is left goes lane by l
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.scalar import Space, Storage
 from selector.emit.thread_lanes import LANE, goes_on, later, one_lane

@@ -11,9 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rules import rule_files
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError, ParseError
 from selector.eqsat.bindings import egglog
 

@@ -9,8 +9,9 @@ in their registers has been read, those of the next iteration among the products
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.emit.c.loads import Piece
 from selector.emit.c.operands import Dense, Matrix, Product
 from selector.emit.c.registers import Shape

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.emit.c.scalar import CScalarEmitter
 from selector.emit.names import Names
 from selector.emit.scalar import Storage

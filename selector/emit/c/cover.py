@@ -5,8 +5,9 @@ need none of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.emit.c.context import CContext
 from selector.emit.c.lanes import LaneLoops, lane_loops
 from selector.emit.c.limits import bounds_of

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.emit.c.context import CContext, Writer
 from selector.emit.c.lanes import LaneLoops
 from selector.emit.c.limits import in_rows

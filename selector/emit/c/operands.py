@@ -7,9 +7,9 @@ Operand A has a row for each m, its elements run along k. Operand B has a row fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.emit.c.lanes import scalar_lane
 from selector.emit.c.limits import in_rows

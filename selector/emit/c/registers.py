@@ -13,9 +13,10 @@ another one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError, SelectionError, Where
 from selector.emit.c.context import CContext
 from selector.emit.c.operands import TILE_ROWS, Product, as_product

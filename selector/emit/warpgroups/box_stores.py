@@ -9,8 +9,9 @@ reads any more, or, for what is stored in every iteration of one, memory of its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.regions import Region
 from selector.emit.scalar import Space, c_type

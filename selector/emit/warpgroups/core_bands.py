@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.emit.banded import WORD, BandTables
 from selector.emit.context import KernelContext
 from selector.emit.units import Unit

@@ -14,9 +14,10 @@ element strides).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.emit.copies import Copy
 from selector.gpu.ir.memory import MOST_APART, MOST_DIMENSIONS, Map
 from selector.ir.affine import Affine, to_affine

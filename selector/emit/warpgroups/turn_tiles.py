@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.emit.copies import Copy, copy_of
 from selector.emit.copy_forms import write_copy
 from selector.emit.emitter import Emitter

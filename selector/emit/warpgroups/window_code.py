@@ -10,8 +10,9 @@ different times, and so do their stores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.emit.context import KernelContext
 from selector.emit.instructions import ptx_type
 from selector.emit.warpgroups.core_bands import CORE_BYTES, Entry, Pair

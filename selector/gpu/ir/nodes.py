@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.layouts import Layout
 from selector.gpu.ir.memory import MemoryNode
 from selector.gpu.ir.parameters import Parameter

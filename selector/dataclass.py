@@ -28,12 +28,14 @@ _FIELDS, _PARAMS = "__dataclass_fields__", "__dataclass_params__"
 
 @dataclasses.dataclass(init=False, repr=False, eq=False)
 class _Mutable:
+    """Documented, or the library asks for its signature."""
+
     one: int
 
 
 @dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)
 class _Frozen:
-    pass
+    """Documented, as well."""
 
 
 # What the library knows classes by: it asks of a base whether it is frozen, and of a field whether

@@ -55,7 +55,7 @@ class StatementReport:
     capped: tuple[str, ...] = ()
     copies: int = 1
     precision: str = ""
-    explain: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
+    explain: Callable[[], tuple[str, ...]] | None = field(default=tuple, compare=False, repr=False)
 
     @property
     def func(self) -> str:
@@ -64,13 +64,9 @@ class StatementReport:
     @property
     def rules(self) -> tuple[str, ...]:
         """The chain of rules that led to the result, in the order in which they apply: they are
-        enough, and without any of them the statement is not selected so."""
-        return self.explain()
-
-    def explained(self) -> StatementReport:
-        """The entry with its chain found."""
-        rules = self.rules
-        return replace(self, explain=lambda: rules)
+        enough, and without any of them the statement is not selected so. Looked for when it is
+        first asked for; none where ``explain`` is None."""
+        return () if self.explain is None else self.explain()
 
     @property
     def laws(self) -> dict[str, str]:
@@ -96,7 +92,7 @@ class StatementReport:
             "useful_macs": 0 if block is None else block.useful_macs,
             "issued_macs": 0 if block is None else block.issued_macs,
             "useful_share": None if block is None else block.useful_share,
-            "rules": list(self.rules),
+            "rules": None if self.explain is None else list(self.rules),
             "matched": list(self.matched),
             "temporaries": list(self.temporaries),
             "miss": self.miss,
@@ -109,7 +105,7 @@ class StatementReport:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StatementReport:
         """What ``as_dict`` gave; KeyError, TypeError or ValueError for anything else."""
-        rules = tuple(data["rules"])
+        rules = None if data["rules"] is None else tuple(data["rules"])
         return StatementReport(
             Where(data["func"], data["where_stage"], data["location"], data["statement"]),
             data["stage"],
@@ -121,7 +117,7 @@ class StatementReport:
             tuple(data["capped"]),
             data["copies"],
             data.get("precision", ""),
-            lambda: rules,
+            None if rules is None else lambda: rules,
         )
 
     def text(self, laws: bool = False) -> str:
@@ -242,6 +238,11 @@ class Report:
     def updates(self) -> tuple[StatementReport, ...]:
         """The statements that became multiply-adds."""
         return tuple(s for s in self.statements if s.block is not None)
+
+    def unexplained(self) -> Report:
+        """The report without chains of rules."""
+        statements = tuple(replace(s, explain=None) for s in self.statements)
+        return replace(self, statements=statements)
 
     def as_dict(self, laws: bool = False) -> dict[str, object]:
         """The report as data, for JSON; ``laws``: with the law of each rule."""

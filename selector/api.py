@@ -13,10 +13,9 @@ import warnings
 from collections.abc import Iterable
 
 from selector import environment, performance, pipeline
-from selector.chains import CacheEntry, Chains
 from selector.diagnostics import TargetError
 from selector.ir.module import Module
-from selector.kernel import Kernel
+from selector.kernel import CacheEntry, Kernel
 from selector.report import Report
 from selector.runtime import sized_artifact
 from selector.runtime.artifact import Artifact
@@ -64,28 +63,20 @@ def compile_module(
         found = entry[0].get(entry[1])
         if found is not None:
             clock.time("cached", start)
-            return _warned(Kernel(found, clock, entry, chains=_chains_again(work, entry)))
+            return _warned(Kernel(found, clock, entry))
     if service is not None:
         return _warned(_compiled_elsewhere(work, clock, entry, service))
     work = pipeline.run(work, clock)
     assert work.plan is not None, "the last stage leaves a plan"
     copies = performance.copies_of(work.plan)
-    statements = work.statements
     # The times grow by what is done later.
-    report = Report(statements, clock.seconds, copies, work.target.name, work.searches)
-    report = report.unexplained()
+    report = Report(work.statements, clock.seconds, copies, work.target.name, work.searches)
     artifact = Artifact(work.plan, str(work.module), str(report), report.as_dict(), {}, versions())
     if entry is not None:
         entry[0].put(entry[1], artifact)
-    chains = Chains(lambda: statements, entry)
-    kernel = Kernel(artifact, clock, entry, chains=chains)
-    kernel.report = chains.told(report)
+    kernel = Kernel(artifact, clock, entry)
+    kernel.report = report
     return _warned(kernel)
-
-
-def _chains_again(work: pipeline.Work, entry: CacheEntry) -> Chains:
-    """Of a kernel that was found: its program is selected again if one is asked for."""
-    return Chains(lambda: pipeline.selected(work), entry)
 
 
 def _compiled_elsewhere(

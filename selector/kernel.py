@@ -11,13 +11,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from selector import pipeline
-from selector.chains import CacheEntry, Chains, report_of, with_report
+from selector import performance, pipeline
 from selector.diagnostics import ArtifactError, TargetError
 from selector.ir.module import Module
 from selector.report import Report
 from selector.runtime import artifact as artifacts
 from selector.runtime.artifact import Artifact
+from selector.runtime.cache import KernelCache
 from selector.runtime.classes import Shapes
 from selector.runtime.execute import Executable
 from selector.runtime.graph import LaunchGraph
@@ -29,6 +29,8 @@ from selector.targets import Target, find_target
 if TYPE_CHECKING:
     from selector.interop.ahead.tables import Program
 
+CacheEntry = tuple[KernelCache, str]
+
 
 class Kernel:
     """A compiled pipeline. Axes follow NumPy: the last axis of an array is dimension 0."""
@@ -39,13 +41,11 @@ class Kernel:
         clock: pipeline.Clock,
         entry: CacheEntry | None,
         trust: bool = True,
-        chains: Chains | None = None,
     ) -> None:
         self._artifact = artifact
         self._trust = trust
         self._clock = clock
         self._entry = entry
-        self._chains = chains
 
     def __call__(
         self, *args: Any, out: Any = None, stream: Any = None, sizes: Any = None, **named: Any
@@ -127,8 +127,9 @@ class Kernel:
     @cached_property
     def report(self) -> Report:
         """What went to which instruction, by which rules; what did not, and why. Prints as text."""
-        report = report_of(self._artifact)
-        return report if self._chains is None else self._chains.told(report)
+        report = Report.from_dict(self._artifact.report)
+        copies = performance.copies_of(self.plan)
+        return replace(report, copies=copies, target=self.plan.target)
 
     @cached_property
     def module(self) -> Module:
@@ -219,10 +220,10 @@ class Kernel:
 
     def _keep(self, artifact: Artifact) -> None:
         """Go on with more machine code, and put it into the cache."""
-        self._artifact = artifact if self._chains is None else self._chains.added_to(artifact)
+        self._artifact = artifact
         if self._entry is not None:
             cache, key = self._entry
-            cache.put(key, self._artifact)
+            cache.put(key, artifact)
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Write a file that ``selector.load`` reads, with machine code: for the CPU that of this
@@ -270,11 +271,7 @@ class Kernel:
         """Pickled as its saved bytes, with the machine code that there is: nothing of it is run
         when it is read. Trusted like this one: a pickle can run anything anyway.
         """
-        return read_kernel, (artifacts.to_bytes(self._told()), self._trust)
-
-    def _told(self) -> Artifact:
-        """The artifact with the whole report."""
-        return with_report(self._artifact, self.report)
+        return read_kernel, (artifacts.to_bytes(self._artifact), self._trust)
 
     def _whole(self) -> Artifact:
         """The artifact with its machine code and the whole report."""
@@ -286,10 +283,11 @@ class Kernel:
             if uses_tiles(self.source):
                 self.library("hardware")
             self.library()
-        return self._told()
+        report = self.report
+        return replace(self._artifact, report_text=str(report), report=report.as_dict())
 
     def _bare(self) -> Artifact:
-        return replace(self._told(), cubins={}, libraries=())
+        return replace(self._artifact, cubins={}, libraries=())
 
     def __repr__(self) -> str:
         names = ", ".join(b.name for b in self.plan.buffers)

@@ -88,14 +88,6 @@ def run(work: Work, clock: Clock, watch: Callable[[str], None] = lambda stage: N
     return work
 
 
-def selected(work: Work) -> tuple[StatementReport, ...]:
-    """The statements of a program that has been compiled before, which know how their chains of
-    rules are found.
-    """
-    with collector_paused():
-        return _select(_verify(work)).statements
-
-
 def _verify(work: Work) -> Work:
     from selector.ir.verify import verify
 
@@ -114,6 +106,11 @@ def _select(work: Work) -> Work:
     selection = select(work.module, work.target, work.strict, work.instructions, engine)
     return replace(work, module=selection.module, statements=selection.reports,
                    searches=selection.searches)  # fmt: skip
+
+
+def _explain(work: Work) -> Work:
+    """The chain of rules of each result."""
+    return replace(work, statements=tuple(s.explained() for s in work.statements))
 
 
 def _hoist(work: Work) -> Work:
@@ -162,8 +159,11 @@ def _selected(before: Work, after: Work) -> dict[str, str]:
     return {
         ".vir": str(after.module),
         ".egg": dump.egg_program(before.module, before.target, before.instructions),
-        ".report.txt": f"{Report(after.statements)}\n",
     }
+
+
+def _reported(_: Work, after: Work) -> dict[str, str]:
+    return {".report.txt": f"{Report(after.statements)}\n"}
 
 
 def _source(_: Work, after: Work) -> dict[str, str]:
@@ -182,6 +182,7 @@ def _source(_: Work, after: Work) -> dict[str, str]:
 STAGES = (
     Stage("verify", _verify, _program),
     Stage("select", _select, _selected),
+    Stage("explain", _explain, _reported),
     Stage("hoist", _hoist, _program, "amx"),
     Stage("emit", _emit, _source),
 )

@@ -55,7 +55,7 @@ class StatementReport:
     capped: tuple[str, ...] = ()
     copies: int = 1
     precision: str = ""
-    explain: Callable[[], tuple[str, ...]] | None = field(default=tuple, compare=False, repr=False)
+    explain: Callable[[], tuple[str, ...]] = field(default=tuple, compare=False, repr=False)
 
     @property
     def func(self) -> str:
@@ -64,9 +64,13 @@ class StatementReport:
     @property
     def rules(self) -> tuple[str, ...]:
         """The chain of rules that led to the result, in the order in which they apply: they are
-        enough, and without any of them the statement is not selected so. Looked for when it is
-        first asked for; none where ``explain`` is None."""
-        return () if self.explain is None else self.explain()
+        enough, and without any of them the statement is not selected so."""
+        return self.explain()
+
+    def explained(self) -> StatementReport:
+        """The entry with its chain found."""
+        rules = self.rules
+        return replace(self, explain=lambda: rules)
 
     @property
     def laws(self) -> dict[str, str]:
@@ -92,7 +96,7 @@ class StatementReport:
             "useful_macs": 0 if block is None else block.useful_macs,
             "issued_macs": 0 if block is None else block.issued_macs,
             "useful_share": None if block is None else block.useful_share,
-            "rules": None if self.explain is None else list(self.rules),
+            "rules": list(self.rules),
             "matched": list(self.matched),
             "temporaries": list(self.temporaries),
             "miss": self.miss,
@@ -105,7 +109,7 @@ class StatementReport:
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> StatementReport:
         """What ``as_dict`` gave; KeyError, TypeError or ValueError for anything else."""
-        rules = None if data["rules"] is None else tuple(data["rules"])
+        rules = tuple(data["rules"])
         return StatementReport(
             Where(data["func"], data["where_stage"], data["location"], data["statement"]),
             data["stage"],
@@ -117,7 +121,7 @@ class StatementReport:
             tuple(data["capped"]),
             data["copies"],
             data.get("precision", ""),
-            None if rules is None else lambda: rules,
+            lambda: rules,
         )
 
     def text(self, laws: bool = False) -> str:
@@ -238,11 +242,6 @@ class Report:
     def updates(self) -> tuple[StatementReport, ...]:
         """The statements that became multiply-adds."""
         return tuple(s for s in self.statements if s.block is not None)
-
-    def unexplained(self) -> Report:
-        """The report without chains of rules."""
-        statements = tuple(replace(s, explain=None) for s in self.statements)
-        return replace(self, statements=statements)
 
     def as_dict(self, laws: bool = False) -> dict[str, object]:
         """The report as data, for JSON; ``laws``: with the law of each rule."""

@@ -46,7 +46,7 @@ class SizedKernel(Kernel):
     def __init__(
         self, base: Kernel, programs: Mapping[SizeClass, Kernel], make: Make | None
     ) -> None:
-        super().__init__(base._artifact, base._clock, base._entry, base._trust, base._chains)
+        super().__init__(base._artifact, base._clock, base._entry, base._trust)
         self.report = base.report
         self._programs = dict(programs)  # never changed, but replaced
         self._make = make
@@ -127,7 +127,7 @@ class SizedKernel(Kernel):
 
     def __reduce__(self) -> tuple[Callable[[bytes, bool], Kernel], tuple[bytes, bool]]:
         """Pickled as its saved bytes, with the programs that there are; it makes no more then."""
-        return _unpickled, (self._bytes(Kernel._told), self._trust)
+        return _unpickled, (self._bytes(lambda kernel: kernel._artifact), self._trust)
 
     def __repr__(self) -> str:
         count = len(self._programs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -59,10 +58,7 @@ def compile_program(request: Mapping[str, Any], watch: Watch) -> Made:
     work = pipeline.run(work, clock, watch)
     assert work.plan is not None, "the last stage leaves a plan"
     report = Report(work.statements, target=work.target.name)
-    watch("explain")
-    start = time.perf_counter()
     text, data = str(report), report.as_dict()
-    clock.time("explain", start)
     more: dict[str, object] = {}
     cubins: dict[str, bytes] = {}
     if request["cubin"] or request["sass"]:
@@ -82,12 +78,11 @@ def explain_program(request: Mapping[str, Any], watch: Watch) -> Made:
     from selector.workbench.extended import extended_bench
 
     work = _work(request, watch, False)
-    stages = [s for s in pipeline.STAGES if s.name in ("verify", "select")]
+    stages = [s for s in pipeline.STAGES if s.name in ("verify", "select", "explain")]
     for stage in stages:
         watch(stage.name)
         work = stage.run(work)
     report = Report(work.statements, target=work.target.name)
-    watch("explain")
     data = report.as_dict(laws=True)
     if work.rules:
         own = extended_bench(work.rules, work.instructions).rules

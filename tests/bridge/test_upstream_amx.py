@@ -16,6 +16,8 @@ from selector.diagnostics import ScheduleError, SelectionError, UserError
 from selector.eqsat.saturate import Engine, Saturation
 from selector.eqsat.solve import forget
 
+pytestmark = pytest.mark.chains
+
 
 def matrix(name: str, t: hl.Type = I8) -> hl.ImageParam:
     return hl.ImageParam(t, 2, name)

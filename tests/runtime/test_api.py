@@ -72,7 +72,7 @@ def operands() -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_module_becomes_a_kernel() -> None:
     kernel = matmul()
-    assert list(kernel.stages) == ["verify", "select", "emit"]
+    assert list(kernel.stages) == ["verify", "select", "explain", "emit"]
     assert "mma" in kernel.source
     assert repr(kernel) == "<Kernel mm(A, B, out) for sm_90a>"
     assert not kernel.report.misses
@@ -101,14 +101,14 @@ def test_a_second_compilation_is_found(own_cache: Path) -> None:
     assert second.source == first.source
     assert str(second.module) == str(first.module)
     assert second.report == first.report
-    assert list(matmul(cache=False).stages) == ["verify", "select", "emit"]
+    assert list(matmul(cache=False).stages) == ["verify", "select", "explain", "emit"]
 
 
 def test_a_damaged_entry_is_compiled_again(own_cache: Path) -> None:
     matmul()
     (entry,) = own_cache.glob("*/*.kernel")
     entry.write_bytes(entry.read_bytes()[:100])
-    assert list(matmul().stages) == ["verify", "select", "emit"]
+    assert list(matmul().stages) == ["verify", "select", "explain", "emit"]
     assert list(matmul().stages) == ["cached"]
 
 
@@ -139,16 +139,16 @@ def test_stages_are_dumped_as_numbered_files(
     assert sorted(files) == [
         "00-verify.vir",
         "01-select.egg",
-        "01-select.report.txt",
         "01-select.vir",
-        *(f"02-emit.{n}-{name}.kir" for n, name in enumerate([WRITTEN, *(p.name for p in PASSES)])),
-        "02-emit.cu",
-        "02-emit.kir",
+        "02-explain.report.txt",
+        *(f"03-emit.{n}-{name}.kir" for n, name in enumerate([WRITTEN, *(p.name for p in PASSES)])),
+        "03-emit.cu",
+        "03-emit.kir",
     ]
-    assert files["02-emit.kir"] == files[f"02-emit.{len(PASSES)}-{PASSES[-1].name}.kir"]
-    assert len(parse_kernels(files[f"02-emit.0-{WRITTEN}.kir"])) == 1
-    assert files["02-emit.cu"] == kernel.source
-    (dumped,) = parse_kernels(files["02-emit.kir"])
+    assert files["03-emit.kir"] == files[f"03-emit.{len(PASSES)}-{PASSES[-1].name}.kir"]
+    assert len(parse_kernels(files[f"03-emit.0-{WRITTEN}.kir"])) == 1
+    assert files["03-emit.cu"] == kernel.source
+    (dumped,) = parse_kernels(files["03-emit.kir"])
     assert kernel.source.endswith(print_kernel(dumped))
     assert files["01-select.vir"] == str(kernel.module)
 

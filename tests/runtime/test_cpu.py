@@ -94,7 +94,7 @@ def error(found: Any, truth: Any) -> float:
 
 def test_a_module_runs_on_the_cpu() -> None:
     kernel = matmul()
-    assert list(kernel.stages) == ["verify", "select", "hoist", "emit"]
+    assert list(kernel.stages) == ["verify", "select", "explain", "hoist", "emit"]
     assert "tile_dpbf16ps(" in kernel.source
     for m, n in ((16, 16), (45, 70), (1, 1)):
         a, b, truth = operands(m, n)

@@ -2,6 +2,7 @@
 
 #include "records.h"
 
+#include <cmath>
 #include <unordered_map>
 
 namespace bridge {
@@ -84,11 +85,29 @@ struct Records::State : public IRVisitor {
     std::unordered_map<const IRNode *, int> index;
     std::vector<IRHandle> alive;  // keeps addresses unique while the table lives
     std::unordered_map<uint64_t, py::tuple> types;
+    py::dict known;  // index of each record that is an expression
 
     template<typename... Fields>
-    void emit(const IRNode *node, const char *kind, const Fields &...fields) {
-        index[node] = (int)records.size();
-        records.append(py::make_tuple(kind, fields...));
+    void emit(const BaseStmtNode *node, const char *kind, const Fields &...fields) {
+        index[node] = append(py::make_tuple(kind, fields...));
+    }
+
+    // Equal expressions are one record: operands are, so records are equal where expressions are.
+    template<typename... Fields>
+    void emit(const BaseExprNode *node, const char *kind, const Fields &...fields) {
+        py::tuple record = py::make_tuple(kind, fields...);
+        PyObject *found = PyDict_GetItemWithError(known.ptr(), record.ptr());
+        if (found != nullptr) {
+            index[node] = py::handle(found).cast<int>();
+            return;
+        }
+        int place = index[node] = append(record);
+        known[record] = place;
+    }
+
+    int append(const py::tuple &record) {
+        records.append(record);
+        return (int)records.size() - 1;
     }
 
     template<typename Node>
@@ -138,7 +157,13 @@ struct Records::State : public IRVisitor {
     using IRVisitor::visit;
     void visit(const IntImm *op) override { emit(op, "IntImm", type(op->type), op->value); }
     void visit(const UIntImm *op) override { emit(op, "IntImm", type(op->type), op->value); }
-    void visit(const FloatImm *op) override { emit(op, "FloatImm", type(op->type), op->value); }
+    void visit(const FloatImm *op) override {
+        if (op->value == 0 && std::signbit(op->value)) {  // -0.0 == 0.0
+            index[op] = append(py::make_tuple("FloatImm", type(op->type), op->value));
+        } else {
+            emit(op, "FloatImm", type(op->type), op->value);
+        }
+    }
     void visit(const StringImm *op) override { emit(op, "StringImm", op->value); }
     void visit(const Variable *op) override { emit(op, "Variable", type(op->type), op->name); }
     void visit(const Add *op) override { binary(op, "Add"); }

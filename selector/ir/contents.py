@@ -25,7 +25,7 @@ def kinds_of(e: Expr) -> int:
     if not found:
         found = _BITS[type(e)]
         for child in expr_children(e):
-            found |= kinds_of(child)
+            found |= getattr(child, "known_kinds", 0) or kinds_of(child)
         keep(e, "known_kinds", found)
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter, is_
-from typing import Any, assert_never
+from typing import Any
 
 from selector.ir.known import keep
 from selector.ir.nodes import (
@@ -70,6 +70,9 @@ _OPERANDS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
 }
 
 
+_NO_NAMES = frozenset[str]()
+
+
 def expr_children(e: Expr) -> tuple[Expr, ...]:
     """The direct operands of an expression, in text order."""
     return _OPERANDS[type(e)](e)
@@ -103,6 +106,8 @@ def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     changed."""
     kind = type(e)
     old = _OPERANDS[kind](e)
+    if not old:
+        return e
     new = tuple(map(f, old))
     return e if all(map(is_, old, new)) else _REBUILT[kind](e, new)
 
@@ -117,65 +122,66 @@ def replaced_all(e: Expr, values: Mapping[Any, Expr]) -> Expr:
     return values[e] if e in values else map_expr(e, lambda c: replaced_all(c, values))
 
 
+def _store_operands(s: Store) -> tuple[Expr, ...]:
+    return (s.index, s.value) if s.predicate is None else (s.index, s.value, s.predicate)
+
+
+def _branches(s: IfThenElse) -> tuple[Stmt, ...]:
+    return (s.then,) if s.otherwise is None else (s.then, s.otherwise)
+
+
+def _body(s: For | Allocate | LetStmt | Atomic) -> tuple[Stmt, ...]:
+    return (s.body,)
+
+
+def _nothing(_: Stmt) -> tuple[()]:
+    return ()
+
+
+_EXPRS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Store: _store_operands,
+    **dict.fromkeys((Evaluate, LetStmt), _value),
+    For: attrgetter("min", "extent"),
+    Allocate: attrgetter("extents"),
+    IfThenElse: lambda s: (s.condition,),
+    **dict.fromkeys((Block, Atomic), _nothing),
+}
+_STMTS: dict[type, Callable[[Any], tuple[Stmt, ...]]] = {
+    **dict.fromkeys((Store, Evaluate), _nothing),
+    **dict.fromkeys((For, Allocate, LetStmt, Atomic), _body),
+    IfThenElse: _branches,
+    Block: attrgetter("stmts"),
+}
+_MADE: dict[type, Callable[[Any, tuple[Expr, ...], tuple[Stmt, ...]], Stmt]] = {
+    Store: lambda s, x, _: Store(s.buffer, x[0], x[1], x[2] if len(x) > 2 else None),
+    Evaluate: lambda _, x, __: Evaluate(x[0]),
+    For: lambda s, x, b: For(s.name, x[0], x[1], s.kind, b[0]),
+    Allocate: lambda s, x, b: Allocate(s.name, s.type, x, s.memory, b[0], s.stages),
+    IfThenElse: lambda _, x, b: IfThenElse(x[0], b[0], b[1] if len(b) > 1 else None),
+    LetStmt: lambda s, x, b: LetStmt(s.name, x[0], b[0]),
+    Block: lambda _, __, b: Block(b),
+    Atomic: lambda s, _, b: Atomic(s.producer, b[0]),
+}
+
+
 def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
     """The expressions that a statement holds directly."""
-    match s:
-        case Store(_, index, value, predicate):
-            return (index, value) if predicate is None else (index, value, predicate)
-        case Evaluate(value) | LetStmt(_, value, _):
-            return (value,)
-        case For(_, low, extent, _, _):
-            return (low, extent)
-        case Allocate():
-            return s.extents
-        case IfThenElse(c, _, _):
-            return (c,)
-        case Block() | Atomic():
-            return ()
-        case _:
-            assert_never(s)
+    return _EXPRS[type(s)](s)
 
 
 def stmt_children(s: Stmt) -> tuple[Stmt, ...]:
     """The statements directly inside a statement."""
-    match s:
-        case Store() | Evaluate():
-            return ()
-        case For() | Allocate() | LetStmt() | Atomic():
-            return (s.body,)
-        case IfThenElse(_, t, f):
-            return (t,) if f is None else (t, f)
-        case Block(stmts):
-            return stmts
-        case _:
-            assert_never(s)
+    return _STMTS[type(s)](s)
 
 
 def map_stmt(s: Stmt, on_stmt: Callable[[Stmt], Stmt], on_expr: Callable[[Expr], Expr]) -> Stmt:
     """Rebuild a statement from its mapped direct parts; the same object if nothing changed."""
-    old_exprs, old_stmts = stmt_exprs(s), stmt_children(s)
+    kind = type(s)
+    old_exprs, old_stmts = _EXPRS[kind](s), _STMTS[kind](s)
     exprs, stmts = tuple(map(on_expr, old_exprs)), tuple(map(on_stmt, old_stmts))
     if all(map(is_, old_exprs, exprs)) and all(map(is_, old_stmts, stmts)):
         return s
-    match s:
-        case Store():
-            return Store(s.buffer, exprs[0], exprs[1], exprs[2] if len(exprs) > 2 else None)
-        case Evaluate():
-            return Evaluate(exprs[0])
-        case For():
-            return For(s.name, exprs[0], exprs[1], s.kind, stmts[0])
-        case Allocate():
-            return Allocate(s.name, s.type, exprs, s.memory, stmts[0], s.stages)
-        case IfThenElse():
-            return IfThenElse(exprs[0], stmts[0], stmts[1] if len(stmts) > 1 else None)
-        case LetStmt():
-            return LetStmt(s.name, exprs[0], stmts[0])
-        case Block():
-            return Block(stmts)
-        case Atomic():
-            return Atomic(s.producer, stmts[0])
-        case _:
-            assert_never(s)
+    return _MADE[kind](s, exprs, stmts)
 
 
 def change_expr(e: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
@@ -212,13 +218,13 @@ def walk_stmt(s: Stmt) -> Iterator[Stmt]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(stmt_children(top)))
+        stack += _STMTS[type(top)](top)[::-1]
 
 
 def walk_all_exprs(s: Stmt) -> Iterator[Expr]:
     """Every expression in a statement tree."""
     for stmt in walk_stmt(s):
-        stack = [*stmt_exprs(stmt)[::-1]]
+        stack = [*_EXPRS[type(stmt)](stmt)[::-1]]
         while stack:
             top = stack.pop()
             yield top
@@ -255,7 +261,7 @@ def substitute_stmt(s: Stmt, values: Mapping[str, Expr]) -> Stmt:
 
 def union_of_names(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     """The union; one of the sets itself where that is all."""
-    found = frozenset[str]()
+    found = _NO_NAMES
     for names in sets:
         if not found:
             found = names
@@ -268,19 +274,15 @@ def free_vars(e: Expr) -> frozenset[str]:
     """Names of the variables that an expression uses and does not bind."""
     found: frozenset[str] | None = getattr(e, "known_free", None)
     if found is None:
-        found = _free_vars(e)
+        if isinstance(e, Var):
+            found = frozenset((e.name,))
+        elif isinstance(e, Let):
+            found = free_vars(e.value) | (free_vars(e.body) - {e.name})
+        else:
+            operands = _OPERANDS[type(e)](e)
+            found = union_of_names(map(free_vars, operands)) if operands else _NO_NAMES
         keep(e, "known_free", found)
     return found
-
-
-def _free_vars(e: Expr) -> frozenset[str]:
-    match e:
-        case Var(name, _):
-            return frozenset((name,))
-        case Let(name, value, body):
-            return free_vars(value) | (free_vars(body) - {name})
-        case _:
-            return union_of_names(map(free_vars, expr_children(e)))
 
 
 def conjuncts(e: Expr) -> Iterator[Expr]:

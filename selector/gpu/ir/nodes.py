@@ -11,8 +11,10 @@ A barrier in shared memory is its address. Queues are those of PTX: ``copies`` (
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 from selector.gpu.ir.layouts import Layout
 from selector.gpu.ir.memory import MemoryNode
@@ -314,22 +316,27 @@ Node = (
 Body = tuple[Node, ...]
 
 
+_BODIES: dict[type, Callable[[Any], Body]] = {
+    **dict.fromkeys((Local, For, Fused), attrgetter("body")),
+    If: lambda node: (*node.then, *node.otherwise),
+}
+
+
 def children(node: Node) -> Body:
     """The nodes right inside of one."""
-    match node:
-        case Local(body) | For(body=body) | Fused(body):
-            return body
-        case If(_, then, otherwise):
-            return (*then, *otherwise)
-        case _:
-            return ()
+    inside = _BODIES.get(type(node))
+    return () if inside is None else inside(node)
 
 
 def walk(body: Body) -> Iterator[Node]:
     """All nodes of a body, outer ones first."""
-    for node in body:
+    stack = [*body[::-1]]
+    while stack:
+        node = stack.pop()
         yield node
-        yield from walk(children(node))
+        inside = _BODIES.get(type(node))
+        if inside is not None:
+            stack += inside(node)[::-1]
 
 
 def of_groups(kernel: Kernel) -> bool:

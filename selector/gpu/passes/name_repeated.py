@@ -26,7 +26,7 @@ LEAST, OFTEN = 8, 4  # nodes of an expression that is worth a name, and uses
 def name_repeated(kernel: Kernel) -> Kernel:
     """The kernel with those names."""
     body = rebuilt(kernel.body, _named)
-    return kernel if body == kernel.body else replace(kernel, body=body)
+    return kernel if body is kernel.body else replace(kernel, body=body)
 
 
 def _named(node: Node) -> Body:

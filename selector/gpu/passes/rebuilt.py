@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import is_
 
 from selector.gpu.ir.nodes import Body, For, Fused, If, Local, Node
 
 
 def rebuilt(body: Body, change: Callable[[Node], Body]) -> Body:
-    """The body with nodes in the place of each, which hold what became of those inside."""
+    """The body with nodes in the place of each, which hold what became of those inside; the same
+    object if nothing changed."""
     return rebuilt_bodies(body, lambda inner: tuple(x for node in inner for x in change(node)))
 
 
 def rebuilt_bodies(body: Body, change: Callable[[Body], Body]) -> Body:
-    """What becomes of a body whose nodes hold what became of the bodies inside."""
-    return change(tuple(_inside(node, change) for node in body))
+    """What becomes of a body whose nodes hold what became of the bodies inside; the same object if
+    nothing changed."""
+    return _same(body, change(_same(body, tuple([_inside(node, change) for node in body]))))
+
+
+def _same(old: Body, new: Body) -> Body:
+    """The old body where the new one has the same nodes."""
+    return old if len(old) == len(new) and all(map(is_, old, new)) else new
 
 
 def _inside(node: Node, change: Callable[[Body], Body]) -> Node:
     match node:
         case Local(body) | For(body=body) | Fused(body):
-            return replace(node, body=rebuilt_bodies(body, change))
+            new = rebuilt_bodies(body, change)
+            return node if new is body else replace(node, body=new)
         case If(_, then, otherwise):
             new, other = rebuilt_bodies(then, change), rebuilt_bodies(otherwise, change)
-            return replace(node, then=new, otherwise=other)
+            same = new is then and other is otherwise
+            return node if same else replace(node, then=new, otherwise=other)
         case _:
             return node

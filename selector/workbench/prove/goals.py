@@ -89,6 +89,9 @@ class Goals:
         shown = f"{a} divides {b}" if relation == "|" else f"{a} {relation} {b}"
         self._add(shown, holds)
 
+    def greatest(self, a: Poly, b: Poly, divisor: Poly) -> None:
+        self.demand(self.context.is_greatest(a, b, divisor), "the greatest common divisor")
+
     def either(self, a: Poly, *values: int) -> None:
         def one_of(at: Attempt) -> Iterator[Value | Either]:
             yield z3.Or(*(at.z(a) == v for v in values))

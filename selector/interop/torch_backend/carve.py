@@ -90,7 +90,7 @@ def carved(graph: Any, options: Options) -> GraphReport:
     for node in graph.nodes:
         if node.op == "call_function" and node.target is not REGION:
             name = family(operator_name(node.target))
-            if name != "getitem" and name not in FLAT | {"aten.permute", "aten.select"}:
+            if "." in name and name not in FLAT | {"aten.permute", "aten.select"}:
                 found.left[short(name)] += 1
     return found
 

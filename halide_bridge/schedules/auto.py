@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from io import StringIO
 from typing import Any
@@ -43,6 +43,7 @@ from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
+from selector.dataclass import dataclass
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
 from selector.eqsat.facts import legal_instructions
 from selector.families.bands import worth

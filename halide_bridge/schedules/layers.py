@@ -10,12 +10,12 @@ what comes is then the pixels of one tile after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, rvars, variables
+from selector.dataclass import dataclass
 from selector.families.layers.tiling import Tiling
 
 

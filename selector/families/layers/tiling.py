@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.families.contraction.tiling import LINE
 
 ROWS = 64  # pixels of a product by a warpgroup

@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch as installed  # pyright: ignore
 from torch._inductor.custom_graph_pass import CustomGraphPass  # pyright: ignore
 
+from selector.dataclass import dataclass
 from selector.interop.torch_backend import store
 from selector.interop.torch_backend.calls import call
 from selector.interop.torch_backend.choice import times_of

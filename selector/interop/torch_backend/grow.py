@@ -5,12 +5,12 @@ long as one tensor leaves; and small operands of that, such as the scale of a no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import torch as installed  # pyright: ignore
 
+from selector.dataclass import dataclass
 from selector.interop.torch_backend.covered import (
     FLAT,
     POINTWISE,

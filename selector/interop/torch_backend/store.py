@@ -19,11 +19,12 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from selector import api, environment
+from selector.dataclass import dataclass
 from selector.diagnostics import ArtifactError, UserError
 from selector.interop.torch_backend.graph import RegionGraph, from_text
 from selector.kernel import Kernel

@@ -9,8 +9,9 @@ that values are equal at every lane or that a relation holds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.eqsat.worlds import Form, parse
 from selector.workbench.prove.context import Arg, Cls, Context, Node

@@ -7,9 +7,10 @@ the other reader of the same statements, which makes goals of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from selector.dataclass import dataclass
 from selector.workbench.prove.sizes import Poly, Sizes, Vacuous
 
 Cls = int

@@ -8,10 +8,11 @@ told from the premises alone, without formulas.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import z3
 
+from selector.dataclass import dataclass
 from selector.workbench.prove.context import At, Cls, Context
 from selector.workbench.prove.formulas import Either, Value
 from selector.workbench.prove.lemmas import equality

@@ -9,8 +9,8 @@ run of memory that is its accumulator.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.workbench.prove.context import Arg, Cls, Context, Node
 from selector.workbench.prove.goals import Goals
 from selector.workbench.prove.sizes import number

@@ -40,15 +40,17 @@ PROOFS = """# Proofs of the rules
 `python -m selector rules prove` proves each rule for every size: taps, strides, phases, extents
 and packing are unknowns, vectors and memory are arbitrary. What is proved: that terms which a
 rule makes are well formed and have the type and lanes of what they replace, that their values are
-equal in every lane, that what a relation claims holds, and that a question's preconditions do.
-Not proved: that saturation ends or finds anything. *Where* names what a proof takes as given
+equal in every lane, that what a relation claims holds, and that a question's preconditions do;
+and of places, that moves between memories stay, but for what a unit does on its accumulator.
+Not proved: that saturation ends or finds anything, nor that no more is read than before: a load
+beyond its array is 0 in what is emitted. *Where* names what a proof takes as given
 besides:
 
 - values are finite: `0*x = 0`, so that a lane that is left out of one factor may be left out of
   the other;
 - sums may be taken in another order, as any tensor instruction does;
 - -0.0 is 0.0, where a lane is zero because it was left out;
-- indices do not overflow, where they are divided.
+- indices do not overflow, where they are divided or compared; nothing else is divided.
 
 The order and the rounding of a sum within one instruction are part of what the instruction means.
 The last rows are facts about types, tried on all bit patterns, and the lemmas about sums that

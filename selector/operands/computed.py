@@ -151,15 +151,21 @@ def _plain(value: Expr, place: Place, grid: Grid) -> Expr | None:
 
 
 def _pairs(value: Expr, grid: Grid) -> list[tuple[Expr, Expr]]:
-    """A product as two factors, conditions and signs with the one or with the other."""
+    """A product as two factors: conditions of elements with these, and apart from them."""
     factors = _factors(value, grid)
     if factors is None:
         return []
+    apart = [part for f in factors for part in _conditional(f, grid)]
+    return [*_two(factors, grid), *(_two(apart, grid) if apart != factors else ())]
+
+
+def _two(factors: list[Expr], grid: Grid) -> list[tuple[Expr, Expr]]:
+    """Factors as two, conditions and signs with the one or with the other."""
     masks = [f for f in factors if f.type.is_bool]
     signs = [f for f in factors if not f.type.is_bool and is_sign(f, grid.extents)]
     main = [f for f in factors if f not in masks and f not in signs]
     while len(main) < 2:
-        main.append(signs.pop() if signs else literal(1, value.type))
+        main.append(signs.pop() if signs else literal(1, _type(factors)))
     if len(main) != 2 or len(masks) + len(signs) > MOST_CONDITIONS:
         return []
     return [
@@ -201,6 +207,59 @@ def _factors(e: Expr, grid: Grid) -> list[Expr] | None:
             return [value]
         case _:
             return [e]
+
+
+def _conditional(e: Expr, grid: Grid) -> list[Expr]:
+    """An element, and the condition under which it is not zero; conditions that hold at once; of a
+    product that is chosen, what both have in common, and the choice."""
+    match e:
+        case Cast(t, value) if not value.type.is_bool:
+            element, *conditions = _conditional(value, grid)
+            return [Cast(t, element), *conditions] if _are_conditions(conditions) else [e]
+        case Load(predicate=condition) if condition is not None:
+            return [replace(e, predicate=None), condition]
+        case Select(condition, a, b) if is_zero(b):
+            return [*_conditional(a, grid), condition]
+        case Select(condition, a, b) if is_zero(a):
+            return [*_conditional(b, grid), Not(condition)]
+        case Binary(BinaryOp.AND, a, b):
+            return [*_conditional(a, grid), *_conditional(b, grid)]
+        case Select(condition, a, b):
+            return _of_both(condition, _factors(a, grid), _factors(b, grid)) or [e]
+        case _:
+            return [e]
+
+
+def _are_conditions(values: list[Expr]) -> bool:
+    return all(e.type.is_bool for e in values)
+
+
+def _of_both(condition: Expr, then: list[Expr] | None, otherwise: list[Expr] | None) -> list[Expr]:
+    """The factors of one of two products, chosen: ``select(p, a*b, a*c)`` is ``a*select(p, b,
+    c)``. None where they have none in common, or differ in more than one."""
+    if then is None or otherwise is None:
+        return []
+    common: list[Expr] = []
+    first, second = list[Expr](), list(otherwise)
+    for f in then:
+        if f in second:
+            second.remove(f)
+            common.append(f)
+        else:
+            first.append(f)
+    if not common or max(len(first), len(second)) > 1 or not _are_numbers([*first, *second]):
+        return []
+    one = literal(1, _type(common))
+    return [*common, Select(condition, *(rest[0] if rest else one for rest in (first, second)))]
+
+
+def _are_numbers(values: list[Expr]) -> bool:
+    return not any(e.type.is_bool for e in values)
+
+
+def _type(factors: list[Expr]) -> Type:
+    """That of a product."""
+    return next(f.type for f in factors if not f.type.is_bool)
 
 
 def _is_exact(t: Type, a: Expr, b: Expr, grid: Grid) -> bool:

@@ -113,6 +113,8 @@ def is_sign(e: Expr, ranges: Ranges) -> bool:
             return value in (-1.0, 0.0, 1.0)
         case Cast(_, value) if value.type.is_integer:
             return is_sign(value, ranges)
+        case Select(_, a, b):
+            return is_sign(a, ranges) and is_sign(b, ranges)
         case _ if e.type.is_integer:
             return inside(bounds(e, ranges), (-1, 1))
         case _:

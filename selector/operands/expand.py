@@ -1,7 +1,8 @@
 """Sums in other words, for what has no instructions as it stands.
 
 * ``expand``: products of sums are sums of products, ``(a + a')*k`` is ``a*k + a'*k``; a quotient by
-  a number is a product; integers of 16 bits are their bytes, ``256*high + low``.
+  a number is a product; integers of 16 bits are their bytes, ``256*high + low``; ``k <= min(m, n)``
+  is ``k <= m && k <= n``, each for an operand that follows it.
 * ``split_sums``: sums with different factors have an accumulator for each factor, and are added
   where they are read: ``sum(a*b - c*d)`` is ``sum(a*b) - sum(c*d)``.
 
@@ -21,6 +22,8 @@ from selector.ir.nodes import (
     Block,
     Broadcast,
     Cast,
+    Compare,
+    CompareOp,
     Expr,
     FloatImm,
     Load,
@@ -57,13 +60,30 @@ def expand(allocation: Allocate) -> Allocate | None:
     def expr(e: Expr) -> Expr | None:
         if not isinstance(e, VectorReduce) or e.op is not ReduceOp.ADD:
             return None if holds(e, VectorReduce) else e
-        terms = _terms(e.value)
+        terms = _terms(change_expr(e.value, _conjunction))
         if len(terms) > MOST_TERMS or terms == [(e.value, False)]:
             return e
         return replace(e, value=_total(terms))
 
     body = change_exprs(allocation.body, expr)
     return None if body is allocation.body else replace(allocation, body=body)
+
+
+def _conjunction(e: Expr) -> Expr | None:
+    """A comparison of indices with the less or the more of two, as one with both."""
+    match e:
+        case Compare(CompareOp.LE | CompareOp.LT as op, a, Binary(BinaryOp.MIN, b, c)) | Compare(
+            CompareOp.GE | CompareOp.GT as op, a, Binary(BinaryOp.MAX, b, c)
+        ) if a.type.is_integer:
+            both = [Compare(op, a, x) for x in (b, c)]
+        case Compare(CompareOp.LE | CompareOp.LT as op, Binary(BinaryOp.MAX, b, c), a) | Compare(
+            CompareOp.GE | CompareOp.GT as op, Binary(BinaryOp.MIN, b, c), a
+        ) if a.type.is_integer:
+            both = [Compare(op, x, a) for x in (b, c)]
+        case _:
+            return None
+    first, second = (change_expr(x, _conjunction) for x in both)
+    return Binary(BinaryOp.AND, first, second)
 
 
 def _terms(e: Expr) -> Terms:

@@ -9,6 +9,7 @@ lanes that are read have to be those of an update.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
@@ -17,6 +18,7 @@ from selector.ir.nodes import (
     Binary,
     BinaryOp,
     Broadcast,
+    Cast,
     Expr,
     IntImm,
     Load,
@@ -125,7 +127,12 @@ def _parts(total: VectorReduce) -> tuple[Gain, Expr] | None:
             product, conditions = then, _conjuncts(condition)
         case _:
             pass
-    own, rest = _apart(factors_of(product), grid)
+    factors: list[Expr] = []
+    for factor in factors_of(product):
+        bare, more = _unconditional(factor, grid)
+        factors.append(bare)
+        conditions += more
+    own, rest = _apart(factors, grid)
     known, others = _apart(conditions, grid)
     if not (own or known) or not rest:
         return None
@@ -137,18 +144,43 @@ def _parts(total: VectorReduce) -> tuple[Gain, Expr] | None:
     return Gain(own, known), value
 
 
+def _unconditional(e: Expr, grid: Grid) -> tuple[Expr, list[Expr]]:
+    """A factor, and those conditions of its element that follow the outputs alone."""
+    match e:
+        case Cast(t, value):
+            bare, conditions = _unconditional(value, grid)
+            return (Cast(t, bare), conditions) if conditions else (e, [])
+        case Load(predicate=condition) if condition is not None:
+            known, others = _split(_conjuncts(condition), grid)
+            return (replace(e, predicate=_joined(others)), known) if known else (e, [])
+        case _:
+            return e, []
+
+
+def _split(values: list[Expr], grid: Grid) -> tuple[list[Expr], list[Expr]]:
+    """Those that follow the outputs alone, and the others."""
+    own = [e for e in values if _is_of_outputs(e, grid)]
+    return own, [e for e in values if e not in own]
+
+
+def _joined(conditions: list[Expr]) -> Expr | None:
+    """All of them at once; none for none."""
+    return reduce(lambda a, b: Binary(BinaryOp.AND, a, b), conditions) if conditions else None
+
+
+def _is_of_outputs(e: Expr, grid: Grid) -> bool:
+    used = grid.used(_scalar(e, grid))
+    return bool(used) and used.isdisjoint(d.name for d in grid.depth)
+
+
+def _scalar(e: Expr, grid: Grid) -> Expr:
+    return grid.scalar(e) if e.type.lanes > 1 else e
+
+
 def _apart(values: list[Expr], grid: Grid) -> tuple[tuple[Expr, ...], list[Expr]]:
     """Those that follow the outputs alone, over these, and the others."""
-    own: list[Expr] = []
-    rest: list[Expr] = []
-    for e in values:
-        scalar = grid.scalar(e) if e.type.lanes > 1 else e
-        used = grid.used(scalar)
-        if used and used.isdisjoint(d.name for d in grid.depth):
-            own.append(_of_outputs(scalar, grid))
-        else:
-            rest.append(e)
-    return tuple(own), rest
+    own, rest = _split(values, grid)
+    return tuple(_of_outputs(_scalar(e, grid), grid) for e in own), rest
 
 
 def _conjuncts(e: Expr) -> list[Expr]:

@@ -206,6 +206,26 @@ FILTERS = {
         lambda i, k, x, y, t: hl.select((x + t) % 2 == 0, f32(i[x + t, y]) * f32(k[t]), 0.0),
         lambda i, k: np.where((X[:, None] + T) % 2 == 0, windows(i, X), 0) @ k,
     ),
+    "even taps of elements": Sum(
+        lambda i, k, x, y, t: f32(hl.select(t % 2 == 0, i[x + t, y], f16(0))) * f32(k[t]),
+        lambda i, k: windows(i, X) @ np.where(T % 2 == 0, k, 0),
+    ),
+    "a tap more in every other row, of elements": Sum(
+        lambda i, k, x, y, t: f32(hl.select(t <= 5 + y % 2, i[x + t, y], f16(0))) * f32(k[t]),
+        lambda i, k: np.where(5 + np.arange(HEIGHT)[:, None, None] % 2 >= T, windows(i, X), 0) @ k,
+    ),
+    "a product or its negative": Sum(
+        lambda i, k, x, y, t: hl.select(
+            t % 2 == 0, f32(i[x + t, y]) * f32(k[t]), -(f32(i[x + t, y]) * f32(k[t]))
+        ),
+        lambda i, k: windows(i, X) @ (k * (1 - 2 * (T % 2))),
+    ),
+    "one of two products with the same pixels": Sum(
+        lambda i, k, x, y, t: hl.select(
+            t < 3, f32(i[x + t, y]) * f32(k[t]), f32(i[x + t, y]) * f32(k[7 - t])
+        ),
+        lambda i, k: windows(i, X) @ k[np.where(T < 3, T, 7 - T)],
+    ),
     "differences of pixels": Sum(
         lambda i, k, x, y, t: f32(i[x + t + 1, y] - i[x + t, y]) * f32(k[t]),
         lambda i, k: (windows(i, X + 1) - windows(i, X)).astype(np.float16).astype(float) @ k,
@@ -402,6 +422,9 @@ REFUSED = {
     "a product of three floats": lambda a, b, x, y, r: f32(a[r, y]) * f32(a[y, r]) * f32(b[x, r]),
     "a product that overflows": lambda a, b, x, y, r: f32(
         i32(hl.cast(I16, i32(a[r, y])) * hl.cast(I16, i32(b[x, r])))
+    ),
+    "an element or its square": lambda a, b, x, y, r: (
+        hl.select(r < 3, f32(a[r, y]), f32(a[r, y]) * f32(a[r, y])) * f32(b[x, r])
     ),
     "a root in float": lambda a, b, x, y, r: hl.sqrt(f32(a[r, y])) * f32(b[x, r]),
 }

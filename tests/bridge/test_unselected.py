@@ -263,6 +263,11 @@ SCENARIOS: dict[str, Scenario] = {
         "an operand is computed on the fly from `A` and `C`", "compute it into its own Func",
         with_copy("both", lambda u, v: A[u, v] + image("C")[u, v]), target="sm_90a",
     ),
+    "a condition on both operands as a factor": Scenario(
+        gpu(lambda x, y, r: product(x, y, r) * f32(x + y < r)),
+        "products with a condition as a factor, `", "write `select(condition, a*b, 0)`",
+        gpu(lambda x, y, r: hl.select(r < 50, product(x, y, r), 0.0)),
+    ),
     # indices
     "rows looked up": Scenario(
         groups(lambda x, y, r: f32(A[r, hl.clamp(image("J", I32, 1)[y], 0, 9)]) * f32(B[x, r])),

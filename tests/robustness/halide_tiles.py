@@ -44,6 +44,7 @@ class Product:
     left: Callable[[hl.ImageParam, hl.Expr, hl.Var], hl.Expr] = lambda a, k, m: a[k, m]
     right: Callable[[hl.ImageParam, hl.Expr, hl.Var], hl.Expr] = lambda b, k, n: b[n, k]
     combine: Callable[[hl.Expr, hl.Expr], hl.Expr] = lambda a, b: a * b
+    where: Callable[[hl.Expr, hl.Expr], hl.Expr] = lambda v, k: v
     read: Callable[[hl.Expr, Machine], hl.Expr] = lambda v, m: v
     transposed: bool = False
     staged: bool = False
@@ -59,7 +60,7 @@ def product(p: Product) -> Callable[[Machine], hl.Func]:
         left = a[m, k.x] if p.layout[0] == "t" else p.left(a, k.x, m)
         right = b[k.x, n] if p.layout[1] == "t" else p.right(b, k.x, n)
         mm[n, m] = wide(machine, 0)
-        mm[n, m] += p.combine(wide(machine, left), wide(machine, right))
+        mm[n, m] += p.where(p.combine(wide(machine, left), wide(machine, right)), k.x)
         if p.transposed:
             out[m, n] = p.read(mm[n, m], machine)
         else:

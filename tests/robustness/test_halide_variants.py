@@ -16,7 +16,9 @@ from corpus_case import Case, output_shapes, random_inputs
 from halide_tiles import GROUPS
 from halide_variants import Pipeline, around, rows
 from machines import MACHINES, Machine, real
+from masked_products import masked_products
 from outcomes import Outcome, assert_expected, assert_rate, judged, summary
+from placed_variants import placed
 from written_variants import written
 
 import halide_bridge as hb
@@ -28,7 +30,9 @@ pytestmark = pytest.mark.verified
 @cache
 def corpus(machine: str) -> dict[str, Pipeline]:
     """The pipelines of a machine by name."""
-    found = [p for group in (rows, around, written, *GROUPS) for p in group()]
+    found = [
+        p for group in (rows, around, written, placed, masked_products, *GROUPS) for p in group()
+    ]
     table = {p.name: p for p in found if machine in p.machines}
     assert len({p.name for p in found}) == len(found), "names are unique"
     return table

@@ -303,6 +303,7 @@ def _convolution(o: Operands, update: Update, side: int) -> Miss:
     return (
         _depth(o)
         or _masks(o, update)
+        or _unbanded(o, update, side)
         or o.c.miss(
             f"only `{image}` varies along the tile (stride {_strides(along)}), in another unit "
             "than along the reduction: as a matrix product every row of the tile would be the "
@@ -312,6 +313,39 @@ def _convolution(o: Operands, update: Update, side: int) -> Miss:
             o.near,
         )
     )
+
+
+def _unbanded(o: Operands, update: Update, side: int) -> Miss | None:
+    """A condition of a convolution follows the windows of the image, or the taps alone."""
+    total = update.reductions[0].value
+    terms = total.type.lanes // o.lanes
+    image = _steps(_walk(o.tile, side), o.depth[side])
+    for condition in _compared(total):
+        for compared in (condition.a, condition.b):
+            parts = _parts(compared, terms)
+            steps = None if parts is None else _steps(parts[1], parts[0])
+            if image is None or steps is None or steps[0] == 0:
+                continue
+            if steps[0] * image[1] != steps[1] * image[0]:
+                return o.c.miss(
+                    f"the condition `{shown(condition)}` follows neither the windows of "
+                    f"`{o.names[side]}` nor the taps alone, as the entries of a band do",
+                    f"let it compare where `{o.names[side]}` is read, or taps with taps; or keep "
+                    f"`{o.c.func}` out of tensor memory",
+                    o.near,
+                )
+    return None
+
+
+def _steps(tile: tuple[Level, ...], depth: tuple[Level, ...]) -> tuple[int, int] | None:
+    """How far a walk goes from output to output and from term to term, where that is known."""
+    known: list[int] = []
+    for levels in (merge(tile), merge(depth)):
+        stride = levels[0][0].constant if len(levels) == 1 else 0 if not levels else None
+        if stride is None:
+            return None
+        known.append(stride)
+    return known[0], known[1]
 
 
 def _up(value: int, multiple: int) -> int:

@@ -121,6 +121,14 @@ def product(c: Context, update: Update) -> Miss | None:
     """The terms of the sum are products of two operands."""
     inner = update.reductions[0].value
     factors = [f for f in _factors(inner) if not is_uniform(f)]
+    conditions = [bare for f in factors if (bare := bare_of(f)).type.is_bool]
+    if len(factors) > 2 and conditions:
+        return c.miss(
+            "the terms of the sum are products with a condition as a factor, "
+            f"`{shown(conditions[0])}`, and no operand can carry it",
+            "write `select(condition, a*b, 0)`, of which it is said why",
+            nearest(c),
+        )
     if len(factors) > 2:
         names = [next((c.name(x.buffer) for x in loads(f)), shown(f)) for f in factors]
         return c.miss(

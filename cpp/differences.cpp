@@ -1,7 +1,7 @@
 // Sums of products of integers from which something is subtracted that does not change along the sum,
 // such as zero points: their readers subtract what the sums of the operands are multiplied by.
 
-#include "inspect.h"
+#include "reads.h"
 
 namespace bridge {
 
@@ -78,30 +78,6 @@ public:
     }
 };
 
-// Subtracts from what is read of a sum.
-class SubtractReads : public IRMutator {
-    const Function sum;
-    const Expr less;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        Expr e = IRMutator::visit(op);
-        const Call *call = e.as<Call>();
-        if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
-            return e;
-        }
-        std::map<std::string, Expr> places;
-        for (size_t d = 0; d < call->args.size(); d++) {
-            places[sum.args()[d]] = call->args[d];
-        }
-        return e - substitute(places, less);
-    }
-
-public:
-    SubtractReads(const Function &sum, const Expr &less) : sum(sum), less(less) {
-    }
-};
-
 // The sum of an operand over what a sum goes over, a Func of the variables that it depends on besides,
 // and what is read of it at these.
 Expr summed(const Function &sum, const Expr &operand, const std::string &name, Func &made) {
@@ -117,11 +93,9 @@ Expr summed(const Function &sum, const Expr &operand, const std::string &name, F
     }
     std::vector<Halide::Var> args;
     std::vector<Expr> own;
-    for (const std::string &arg : sum.args()) {
-        if (expr_uses_var(operand, arg)) {
-            args.push_back(Halide::Var(arg));
-            own.push_back(Variable::make(Halide::Int(32), arg));
-        }
+    for (const std::string &arg : own_of(sum, operand)) {
+        args.push_back(Halide::Var(arg));
+        own.push_back(Variable::make(Halide::Int(32), arg));
     }
     made = Func(name);
     made(args) = make_zero(operand.type());
@@ -170,7 +144,10 @@ std::vector<Func> subtracted_last(Function sum, const Functions &readers, const 
     }
     Expr terms = a.rest * b.rest;
     value = last ? add->a + terms : terms + add->b;
-    SubtractReads subtract(sum, simplify(less));
+    less = simplify(less);
+    ChangeReads subtract(sum, [&](const Call *read) {
+        return Expr(read) - at(sum, less, read->args);
+    });
     for (Function reader : readers) {
         reader.mutate(&subtract);
     }

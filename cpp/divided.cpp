@@ -1,7 +1,7 @@
 // Sums of terms that are divided by what does not change along the sum, or multiplied by what is one
 // number for all: their readers do that instead.
 
-#include "inspect.h"
+#include "reads.h"
 
 #include <cmath>
 
@@ -33,25 +33,16 @@ class WrittenOut : public IRMutator {
 public:
     explicit WrittenOut(const Functions &funcs) : funcs(funcs) {
     }
-
-    // A value of a Func at a place.
-    static Expr at(const Function &f, const Expr &value, const std::vector<Expr> &args) {
-        std::map<std::string, Expr> places;
-        for (size_t d = 0; d < args.size(); d++) {
-            places[f.args()[d]] = args[d];
-        }
-        return substitute(places, value);
-    }
 };
 
 // Takes a division by what is read of a Func out of a product, by its logarithm out of a power's
 // exponent; `places`: where it is read.
 class Undivided : public IRMutator {
-    const std::string total;
+    const Function total;
 
     const Call *read(const Expr &e) const {
         const Call *call = e.as<Call>();
-        return call && call->call_type == Call::Halide && call->name == total ? call : nullptr;
+        return is_read(call, total) ? call : nullptr;
     }
 
     const Call *inverse(const Expr &e) const {
@@ -120,23 +111,7 @@ class Undivided : public IRMutator {
 public:
     std::vector<std::vector<Expr>> places;
 
-    explicit Undivided(const Function &total) : total(total.name()) {
-    }
-};
-
-// Multiplies what is read of a sum.
-class MultiplyReads : public IRMutator {
-    const std::string sum;
-    const Expr factor;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        Expr e = IRMutator::visit(op);
-        return op->call_type == Call::Halide && op->name == sum ? e * factor : e;
-    }
-
-public:
-    MultiplyReads(const Function &sum, const Expr &factor) : sum(sum.name()), factor(factor) {
+    explicit Undivided(const Function &total) : total(total) {
     }
 };
 
@@ -185,39 +160,14 @@ Expr without_numbers(const Expr &e, Expr &factor) {
     return a * without_numbers(mul->b, factor);
 }
 
-// Divides what is read of a sum by what a Func is there.
-class DivideReads : public IRMutator {
-    const Function sum, total;
-    const std::vector<Expr> &places;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        Expr e = IRMutator::visit(op);
-        const Call *call = e.as<Call>();
-        if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
-            return e;
-        }
-        std::vector<Expr> args;
-        for (const Expr &place : places) {
-            args.push_back(WrittenOut::at(sum, place, call->args));
-        }
-        return e / Call::make(total, args, 0);
-    }
-
-public:
-    DivideReads(const Function &sum, const Function &total, const std::vector<Expr> &places)
-        : sum(sum), total(total), places(places) {
-    }
-};
-
 // Where a Func is read.
 class Reads : public IRGraphVisitor {
-    const std::string name;
+    const Function f;
 
     using IRGraphVisitor::visit;
     void visit(const Call *op) override {
         IRGraphVisitor::visit(op);
-        if (op->call_type == Call::Halide && op->name == name) {
+        if (is_read(op, f)) {
             places.push_back(op->args);
         }
     }
@@ -225,7 +175,7 @@ class Reads : public IRGraphVisitor {
 public:
     std::vector<std::vector<Expr>> places;
 
-    explicit Reads(const Function &f) : name(f.name()) {
+    explicit Reads(const Function &f) : f(f) {
     }
 };
 
@@ -244,7 +194,7 @@ bool divided_last(Function weight, const Function &total, Function sum, Function
     }
     std::vector<Expr> places;
     for (const Expr &place : undivided.places[0]) {
-        places.push_back(WrittenOut::at(weight, place, terms.places[0]));
+        places.push_back(at(weight, place, terms.places[0]));
         const Variable *own = places.back().as<Variable>();
         const std::vector<std::string> &args = sum.args();
         if (!own || std::find(args.begin(), args.end(), own->name) == args.end()) {
@@ -252,7 +202,13 @@ bool divided_last(Function weight, const Function &total, Function sum, Function
         }
     }
     value = common_subexpression_elimination(rest);
-    DivideReads divide(sum, total, places);
+    ChangeReads divide(sum, [&](const Call *read) {
+        std::vector<Expr> args;
+        for (const Expr &place : places) {
+            args.push_back(at(sum, place, read->args));
+        }
+        return Expr(read) / Call::make(total, args, 0);
+    });
     reader.mutate(&divide);
     return true;
 }
@@ -271,7 +227,8 @@ bool multiplied_last(Function sum, const Functions &readers) {
         return false;
     }
     value = first ? add->a + terms : terms + add->b;
-    MultiplyReads multiply(sum, simplify(factor));
+    factor = simplify(factor);
+    ChangeReads multiply(sum, [&](const Call *read) { return Expr(read) * factor; });
     for (Function reader : readers) {
         reader.mutate(&multiply);
     }

@@ -1,7 +1,7 @@
 // Sums of powers that go down from a largest element, over parts of the loop of all three: each
 // part has a largest element of its own, and their sums are joined by what powers go down between.
 
-#include "inspect.h"
+#include "reads.h"
 
 #include <array>
 #include <cmath>
@@ -17,10 +17,6 @@ using Halide::Var;
 namespace {
 
 constexpr float LOWEST = -3.0e38f;
-
-bool is_read(const Call *op, const Function &f) {
-    return op && op->call_type == Call::Halide && op->name == f.name();
-}
 
 // Whether a Func is made of elements of another, by pure ones that this needs.
 bool is_over(const Function &f, const Function &scores) {
@@ -235,21 +231,6 @@ Expr down(const Function &sum, const Function &scores, const Function &peak, con
     return Call::make(power->type, power->name, args, power->call_type);
 }
 
-// Reads of a Func what another one has in one of its values.
-class ReadValue : public IRMutator {
-    const Function &from;
-    const Expr to;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        return is_read(op, from) ? to : IRMutator::visit(op);
-    }
-
-public:
-    ReadValue(const Function &from, const Expr &to) : from(from), to(to) {
-    }
-};
-
 std::vector<Expr> variables(const std::vector<std::string> &names) {
     std::vector<Expr> found;
     for (const std::string &name : names) {
@@ -270,7 +251,7 @@ OfPart copy_sum(const Function &sum, Func &copied, const Function &scores, const
     args.push_back(part.name());
     copied.function().define(args, {sum.values()[0]});
     Expr itself = Variable::make(sum.output_types()[0], "self");
-    Expr value = ReadValue(sum, itself).mutate(substitute_in_all_lets(update.values()[0]));
+    Expr value = ChangeReads(sum, [&](const Call *) { return itself; }).mutate(substitute_in_all_lets(update.values()[0]));
     value = parts.mutate(substitute(std::map<std::string, Expr>{{along.var, r.x}}, value));
     const Max *largest = value.as<Max>();
     if (largest && sum.name() == peak.name()) {
@@ -372,7 +353,7 @@ std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
     const Func &top = joins[1], &joined = joins[2];
     std::array<Expr, 3> instead = {top(own), joined(own)[0], joined(own)[1]};
     for (int i = 0; i < 3; i++) {
-        ReadValue read(sums[i], instead[i]);
+        ChangeReads read(sums[i], [&](const Call *) { return instead[i]; });
         output.mutate(&read);
     }
     std::vector<Func> result = {parts};

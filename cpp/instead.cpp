@@ -1,7 +1,7 @@
 // Funcs that are read in place of others: copies, factors, what is read of one only cast; and sums
 // that begin with zero, to which their readers add what they began with.
 
-#include "inspect.h"
+#include "reads.h"
 
 namespace bridge {
 
@@ -10,58 +10,6 @@ using Halide::Expr;
 using Halide::Func;
 
 namespace {
-
-// Adds to what is read of a sum what that began with.
-class AddBegin : public IRMutator {
-    const Function sum;
-    const Expr begin;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        Expr e = IRMutator::visit(op);
-        const Call *call = e.as<Call>();
-        if (!call || call->call_type != Call::Halide || call->name != sum.name()) {
-            return e;
-        }
-        found = true;
-        std::map<std::string, Expr> at;
-        for (size_t d = 0; d < call->args.size(); d++) {
-            at[sum.args()[d]] = call->args[d];
-        }
-        return substitute(at, begin) + e;
-    }
-
-public:
-    bool found = false;
-
-    AddBegin(const Function &sum, const Expr &begin) : sum(sum), begin(begin) {
-    }
-};
-
-// Reads another Func where the place depends on a variable.
-class ReadElsewhere : public IRMutator {
-    const std::string from, variable;
-    const Function to;
-
-    using IRMutator::visit;
-    Expr visit(const Call *op) override {
-        Expr e = IRMutator::visit(op);
-        const Call *call = e.as<Call>();
-        bool other = call && call->call_type == Call::Halide && call->name == from &&
-                     std::any_of(call->args.begin(), call->args.end(), [&](const Expr &index) {
-                         return expr_uses_var(index, variable);
-                     });
-        found = found || other;
-        return other ? Call::make(to, call->args, call->value_index) : e;
-    }
-
-public:
-    bool found = false;
-
-    ReadElsewhere(const std::string &from, const std::string &variable, const Function &to)
-        : from(from), variable(variable), to(to) {
-    }
-};
 
 // Looks for casts of what is read of a Func, and reads another one instead, if there is one.
 class CastReads : public IRMutator {
@@ -164,9 +112,16 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
     if (variable.empty()) {
         consumer.substitute_calls(f, copied);
     } else {
-        ReadElsewhere elsewhere(f.name(), variable, copied);
+        bool found = false;
+        ChangeReads elsewhere(f, [&](const Call *read) {
+            bool other = std::any_of(read->args.begin(), read->args.end(), [&](const Expr &index) {
+                return expr_uses_var(index, variable);
+            });
+            found = found || other;
+            return other ? Call::make(copied, read->args, read->value_index) : Expr(read);
+        });
         consumer.mutate(&elsewhere);
-        if (!elsewhere.found) {
+        if (!found) {
             return Func();
         }
     }
@@ -175,7 +130,9 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
 
 bool from_zero(Function sum, Function reader) {
     Expr &begin = sum.definition().values()[0];
-    AddBegin add(sum, begin);
+    ChangeReads add(sum, [&](const Call *read) {
+        return at(sum, begin, read->args) + Expr(read);
+    });
     reader.mutate(&add);
     if (add.found) {
         begin = Halide::Internal::make_zero(begin.type());

@@ -1,6 +1,6 @@
 // Sums of several products as one of longer rows: the factors of all of them one after the other.
 
-#include "inspect.h"
+#include "reads.h"
 
 namespace bridge {
 
@@ -30,17 +30,6 @@ bool add_terms(const Expr &e, bool minus, std::vector<Factors> &found) {
     }
     found.push_back({minus ? -a->value : a->value, b->value});
     return true;
-}
-
-// The variables of a sum that an expression depends on.
-std::vector<std::string> own_of(const Function &sum, const Expr &e) {
-    std::vector<std::string> found;
-    for (const std::string &arg : sum.args()) {
-        if (expr_uses_var(e, arg)) {
-            found.push_back(arg);
-        }
-    }
-    return found;
 }
 
 // A Func that has some factors one after the other along its first dimension, each over what `along`

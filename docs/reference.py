@@ -27,9 +27,11 @@ REFERENCE = HERE / "reference"
 MADE = "<!-- Made by docs/reference.py: do not edit. -->\n\n"
 sys.path[:0] = [str(ROOT), str(HERE)]
 
+import rule_pages  # noqa: E402
+from written import first, markdown, table  # noqa: E402
+
 import halide_bridge as hb  # noqa: E402
 import halide_bridge.memory  # noqa: E402  # pyright: ignore[reportUnusedImport]
-import rules  # noqa: E402
 import selector  # noqa: E402
 import selector.tuning  # noqa: E402
 from selector import diagnostics, environment  # noqa: E402
@@ -38,9 +40,6 @@ from selector.intrinsics import INSTRUCTIONS, TensorInstruction  # noqa: E402
 from selector.report import Block, Opportunity, Report, Search, StatementReport  # noqa: E402
 from selector.runtime.graph import LaunchGraph  # noqa: E402
 from selector.targets import COMPILE_ONLY, TARGETS  # noqa: E402
-from selector.workbench.cases import load  # noqa: E402
-from selector.workbench.laws import explained  # noqa: E402
-from selector.workbench.ruleset import read_rules, standard_files  # noqa: E402
 
 DIRECTIVES = (
     hb.store_in, hb.pipeline_stages, hb.resident_blocks, hb.persistent, hb.self_fed, hb.teams,
@@ -48,22 +47,6 @@ DIRECTIVES = (
     hb.divided_last, hb.multiplied_last, hb.subtracted_last, hb.in_parts,
     hb.phased, hb.joined, hb.together, hb.grouped, hb.interleaved,
 )  # fmt: skip
-
-
-def markdown(text: str | None) -> str:
-    """A docstring as Markdown: ``x`` is `x`, paragraphs stay."""
-    assert text, "everything public has a docstring"
-    return inspect.cleandoc(text).replace("``", "`")
-
-
-def first(text: str | None) -> str:
-    """The first paragraph of a docstring, in one line."""
-    return " ".join(markdown(text).split("\n\n")[0].split())
-
-
-def table(head: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)]) + "\n"
 
 
 def signature(name: str, thing: Callable[..., Any]) -> str:
@@ -197,59 +180,6 @@ def _row(i: TensorInstruction) -> tuple[object, ...]:
     return f"`{i.name}`", i.m, i.n, i.k, operands, i.c_type, "; ".join(remarks)
 
 
-def rule_pages() -> str:
-    laws = rules.laws()
-    parts = [
-        "# Rules\n\nWhat saturation knows, file by file, in the order in which they load. A rule "
-        "has the name that reports use, and a law. `python -m selector rules trace FILE.vir` shows "
-        "which of them a program took; [how to test rules](../howto/rules.md).\n"
-    ]
-    for name, text in rules.rule_files():
-        named = [n for n in re.findall(r':name "([^"]+)"', text) if n in laws]
-        head = re.match(r"(?:;.*\n)+", text)
-        about = " ".join(line.lstrip("; ") for line in head[0].splitlines()) if head else ""
-        parts += [f"## {name}\n", f"{about}\n"]
-        rows = ((f"`{n}`", _law(laws[n])) for n in dict.fromkeys(named))
-        parts.append(table(("rule", "law"), rows) if named else "Declarations and facts only.\n")
-    return "\n".join(parts)
-
-
-def _law(text: str) -> str:
-    """A law in a cell of a table: a rewrite as code, words as words."""
-    plain = text.replace("|", "\\|")
-    return f"`{plain.replace('`', '')}`" if "->" in text else re.sub(r"([*_<>])", r"\\\1", plain)
-
-
-PROOFS = """# Proofs of the rules
-
-`python -m selector rules prove` proves each rule for every size: taps, strides, phases, extents
-and packing are unknowns, vectors and memory are arbitrary. What is proved: that terms which a
-rule makes are well formed and have the type and lanes of what they replace, that their values are
-equal in every lane, that what a relation claims holds, and that a question's preconditions do.
-Not proved: that saturation ends or finds anything. *Where* names what a proof takes as given
-besides:
-
-- values are finite: `0*x = 0`, so that a lane that is left out of one factor may be left out of
-  the other;
-- sums may be taken in another order, as any tensor instruction does;
-- -0.0 is 0.0, where a lane is zero because it was left out;
-- indices do not overflow, where they are divided.
-
-The order and the rounding of a sum within one instruction are part of what the instruction means.
-The last rows are facts about types, tried on all bit patterns, and the lemmas about sums that
-proofs use, by induction.
-
-"""
-
-
-def proofs() -> str:
-    """Made by the proofs: it takes some ten seconds, and a solver."""
-    from selector.workbench.prove.verdicts import prove
-    from selector.workbench.ruleset import standard_files
-
-    return f"{MADE}{PROOFS}{prove(standard_files()).as_markdown()}"
-
-
 def variables() -> str:
     text = markdown(environment.__doc__)
     before, *items, after = re.split(r"\n(?=- )|\n\n(?=`XDG)", text)
@@ -358,31 +288,13 @@ def kinds() -> Iterator[tuple[str, str]]:
             yield f"`{name}`", first(kind.__doc__)
 
 
-def law_pages() -> str:
-    """What ``rules explain`` says of every rule, by file."""
-    files, cases = standard_files(), load()
-    parts = [
-        "# Laws by examples\n\nEvery rule with the tests in which it fires: a term of a test as "
-        "the loops that compute it, and its first lanes where element i of a buffer is the last "
-        "digit of i and symbols are small primes; then what the rule says of it. This is what "
-        "`python -m selector rules explain NAME` prints, of your own rules, too.\n"
-    ]
-    last = ""
-    for rule in read_rules(files):
-        if rule.form.file != last:
-            last = rule.form.file
-            parts.append(f"## {last}\n")
-        parts.append(f"### {rule.name}\n\n```none\n{explained(rule, files, cases)}\n```\n")
-    return "\n".join(parts)
-
-
 PAGES: dict[str, Callable[[], str]] = {
     "directives.md": directives,
     "memory.md": memory,
     "targets.md": targets,
     "instructions.md": instructions,
-    "rules.md": rule_pages,
-    "laws.md": law_pages,
+    "rules.md": rule_pages.rules_by_file,
+    "laws.md": rule_pages.laws_by_examples,
     "environment.md": variables,
     "api.md": interface,
 }
@@ -410,7 +322,7 @@ def main() -> int:
         return int(bool(late))
     for name in late:
         (REFERENCE / name).write_text(page(name), encoding="utf-8")
-    (REFERENCE / "proofs.md").write_text(proofs(), encoding="utf-8")
+    (REFERENCE / "proofs.md").write_text(MADE + rule_pages.proofs(), encoding="utf-8")
     import error_pages
 
     (REFERENCE / "errors.md").write_text(MADE + error_pages.page(kinds()), encoding="utf-8")

@@ -44,10 +44,11 @@ def resolve(wanted: list[str]) -> list[str]:
 
 LIBRARIES = {
     "torch": (
-        "PyTorch's build for CPUs with what it needs besides, for the tests of its operators",
-        "torch==2.13.0+cpu",
+        "PyTorch's build for CPUs with what it needs besides, for the tests of its operators, and"
+        " torchao, which makes models of bytes for them",
+        ("torch==2.13.0+cpu", "torchao==0.18.0"),
     ),
-    "jax": ("JAX for CPUs with what it needs besides, for the tests of its functions", "jax"),
+    "jax": ("JAX for CPUs with what it needs besides, for the tests of its functions", ("jax",)),
 }
 
 
@@ -62,8 +63,8 @@ def main() -> None:
     for name, extras in LOCKS.items():
         lines = resolve(requirements(extras))
         write(name, f"Extras {', '.join(extras)}", lines)
-    for name, (about, library) in LIBRARIES.items():
-        write(name, about, [line for line in resolve([library]) if line not in lines])
+    for name, (about, libraries) in LIBRARIES.items():
+        write(name, about, [line for line in resolve([*libraries]) if line not in lines])
 
 
 if __name__ == "__main__":

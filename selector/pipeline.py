@@ -123,7 +123,7 @@ def _hoist(work: Work) -> Work:
 def _emit(work: Work) -> Work:
     match work.target.family:
         case "cuda":
-            from selector.emit.cuda import emit_kernels
+            from selector.gpu.build.program import emit_kernels
             from selector.gpu.passes import Trace
             from selector.lowering.choices import share_choices
 
@@ -131,7 +131,7 @@ def _emit(work: Work) -> Work:
             _, plan = emit_kernels(module, work.target, environment.patience(), trace.add)
             return replace(work, module=module, kernels=tuple(trace.kernels.items()), plan=plan)
         case "amx":
-            from selector.emit.c import emit
+            from selector.cpu import emit
 
             return replace(work, plan=emit(work.module, work.target))
         case family:

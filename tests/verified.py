@@ -61,12 +61,12 @@ MACHINE_CODE = pytest.mark.verified(
 INTERPRETED = pytest.mark.verified(*_INTERPRETER)
 EMULATED = pytest.mark.verified(*_INTERPRETER, "tests/emulation", "tests/gpu/corpus_case.py")
 SIMULATED = pytest.mark.verified(
-    *_INTERPRETER, "selector/gpu", "selector/emit", "selector/simulate.py",
+    *_INTERPRETER, "selector/gpu", "selector/cpu", "selector/simulate.py",
     "tests/gpu/corpus_case.py",
 )  # fmt: skip
 IN_C = pytest.mark.verified(
     *_INTERPRETER, "selector/runtime/cpu.py", "selector/runtime/cpu_compile.py",
-    "tests/emit/c_programs.py", "tests/robustness",
+    "tests/cpu/c_programs.py", "tests/robustness",
 )  # fmt: skip
 SOUND = pytest.mark.verified(
     "rules", "selector/ir", "selector/intrinsics", "selector/operands", "selector/eqsat",

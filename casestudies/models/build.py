@@ -42,7 +42,7 @@ def traced(model: Any, batch: int, given: dict[str, Any]) -> None:
         tensor_selector(graph, inputs, options={**given, "rest": "eager"})
         return lambda *_: (torch.zeros(()),) * 2
 
-    made = model.build("cpu", torch.float16)
+    made = model.build("cpu", torch.float16, batch)
     with torch.no_grad():
         torch.compile(made, backend=compiled, fullgraph=True)(
             model.inputs(batch, "cpu", torch.float16)

@@ -149,11 +149,11 @@ class Measured:
     def compiled(self, peers: list[str], folder: str, until: float) -> dict[str, Any]:
         """Functions by contender, with their errors; none is begun later than that."""
         model = self._model
-        exact = model.build("cuda", torch.float32)
+        exact = model.build("cuda", torch.float32, self._batch)
         given = model.inputs(self._batch, "cuda", torch.float32)
         wanted = first(exact(given))
         del exact
-        made = model.build("cuda", torch.float16)
+        made = model.build("cuda", torch.float16, self._batch)
         x = model.inputs(self._batch, "cuda", torch.float16)
         functions: dict[str, Any] = {}
         for name, make in contenders(made, folder).items():
@@ -212,7 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
     measured = Measured(options.model, options.batch, options.results)
     with torch.no_grad():
         if options.ahead:
-            made = options.model.build("cuda", torch.float16)
+            made = options.model.build("cuda", torch.float16, options.batch)
             x = options.model.inputs(options.batch, "cuda", torch.float16)
             with compiling():
                 contenders(made, "")[options.peers]()(x)

@@ -15,10 +15,11 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from casestudies.results.pages import update
+
 HERE = Path(__file__).parent
 DATA = HERE.parent / "results" / "models.json"
 PAGE = HERE.parents[1] / "docs" / "results" / "models.md"
-BEGIN, END = "<!-- models: begin -->", "<!-- models: end -->"
 OURS = "tensor_selector"
 INDUCTOR = ("inductor", "max-autotune")
 RESTORES = ("CycleGAN", "DnCNN", "NAFNet")
@@ -120,13 +121,8 @@ def _left(row: dict[str, Any]) -> list[str]:
 def main(arguments: list[str]) -> int:
     for folder in [a for a in arguments if not a.startswith("-")]:
         DATA.write_text(json.dumps(collected(Path(folder)), indent=1) + "\n", encoding="utf-8")
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    made = f"{before}{BEGIN}\n{tables(json.loads(DATA.read_text()))}\n{END}{after}"
-    if "--check" in arguments:
-        return int(made != PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(made, encoding="utf-8")
-    return 0
+    text = tables(json.loads(DATA.read_text()))
+    return update(PAGE, "models", text, check="--check" in arguments)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import Any
 from casestudies.measuring.record import OURS
 from casestudies.results import cpu, host, paper, plots, summary, sums, sweep, tutorial
 from casestudies.results.jobs import HERE, Result, digits, read, results_of
+from casestudies.results.pages import replaced
 
 ROOT = HERE.parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -171,16 +172,6 @@ def limits(data: dict[str, Any]) -> str:
         cells += [digits(r.ours), "-" if r.share is None else f"{100 * r.share:.0f} %"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def replaced(page: str, section: str, text: str) -> str:
-    """A page with ``text`` between the markers of a section."""
-    start, stop = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
-    before, begin, rest = page.partition(start)
-    _, end, after = rest.partition(stop)
-    if not begin or not end:
-        sys.exit(f"error: no {start} ... {stop}")
-    return f"{before}{start}\n{text}\n{stop}{after}"
 
 
 def sections() -> dict[Path, dict[str, str]]:

@@ -11,13 +11,13 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from casestudies.results.pages import update
 from casestudies.ten_tasks import metrics
 from casestudies.ten_tasks.tasks import TASKS
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "results" / "ten_tasks.json"
 PAGE = HERE.parents[1] / "docs" / "results" / "ten-tasks.md"
-BEGIN, END = "<!-- tasks: begin -->", "<!-- tasks: end -->"
 OPEN = "ours, sizes open"
 PEERS = ("torch", "torch.compile", "Triton", "torch, cuDNN")
 
@@ -76,13 +76,8 @@ def _code() -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    made = f"{before}{BEGIN}\n{tables(json.loads(DATA.read_text()))}\n{END}{after}"
-    if "--check" in arguments:
-        return int(made != PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(made, encoding="utf-8")
-    return 0
+    text = tables(json.loads(DATA.read_text()))
+    return update(PAGE, "tasks", text, check="--check" in arguments)
 
 
 if __name__ == "__main__":

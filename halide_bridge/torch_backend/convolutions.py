@@ -5,13 +5,15 @@ take them; by groups over the channels of one; transposed ones as sums over the 
 # pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import halide
 
 from halide_bridge.torch_backend.pointwise import converted
 from halide_bridge.torch_backend.products import factor
+from halide_bridge.torch_backend.quantised import scaled
 from halide_bridge.torch_backend.values import (
     STORED,
     Making,
@@ -41,7 +43,10 @@ def convolution(
         raise unsupported("a window whose size is not known")
     if groups > 1 and not isinstance(weight.shape[1], int):
         raise unsupported("groups of channels whose number is not known")
-    image, filters = m.operand(x, "image"), m.operand(weight, "filters")
+    bytes_ = x.levels is not None and weight.levels is not None and not transposed
+    a, b = (x.levels, weight.levels) if bytes_ else (None, None)
+    image = m.operand(x if a is None else a.stored, "image")
+    filters = m.operand(weight if b is None else b.stored, "filters")
     if transposed:
         if groups > 1:
             raise unsupported("a transposed convolution by groups")
@@ -50,7 +55,7 @@ def convolution(
     else:
         places = [_window(int(t), s, d, p) for t, s, d, p in
                   zip(taps, stride, dilation, padding, strict=True)]  # fmt: skip
-    source = _inner(m, image, [p.around for p in places])
+    source = _inner(m, image, [p.around for p in places], 0 if a is None else a.zero(None))
     n, f, *at = m.variables(x.rank)
     channels = weight.shape[0] if transposed else weight.shape[1]
     r = hl.RDom([(0, channels), *[(0, p.count) for p in reversed(places)]], m.name("r"))
@@ -67,14 +72,24 @@ def convolution(
     args = (f, *reversed(at), n)
     own = [c, f, *tap] if transposed else [f, c, *tap]
     func = m.func("layer")
+    if a is not None and b is not None:
+        func[args] = hl.i32(0)
+        func[args] += a.less(pixel, None) * replace(b, stored=filters).factor(own)
+        return _finished(m, bias, lambda i: scaled(_read(func, i), a, b, i[1]), "float32")
     func[args] = hl.cast(computed(x.dtype), 0)
     func[args] += hl.cast(computed(x.dtype), pixel) * factor(_taps(filters, places), own)
-    return _finished(m, func, bias, x.dtype)
+    return _finished(m, bias, lambda i: _read(func, i), x.dtype)
 
 
-def _finished(m: Making, func: Any, bias: Value | None, dtype: str) -> Value:
+def _read(func: Any, i: Sequence[Any]) -> Any:
+    return func[(i[1], *reversed(list(i[2:])), i[0])]
+
+
+def _finished(
+    m: Making, bias: Value | None, sums: Callable[[Sequence[Any]], Any], dtype: str
+) -> Value:
     def result(i: Sequence[Any]) -> Any:
-        value = converted(func[(i[1], *reversed(list(i[2:])), i[0])], dtype, m.dtype)
+        value = converted(sums(i), dtype, m.dtype)
         return value if bias is None else value + converted(bias.at([i[1]]), bias.dtype, m.dtype)
 
     return Value(m.dtype, m.shape(), result)
@@ -127,8 +142,8 @@ def _taps(filters: Value, places: Sequence[Any]) -> Value:
     return Value(filters.dtype, filters.shape, lambda i: loaded(at(i), filters.dtype), at)
 
 
-def _inner(m: Making, image: Value, around: Sequence[bool]) -> Any:
-    """The image with channels innermost, and zeros around the axes that need them."""
+def _inner(m: Making, image: Value, around: Sequence[bool], beyond: int) -> Any:
+    """The image with channels innermost, and what is ``beyond`` around the axes that need it."""
     element, rank = image.element, image.rank
     assert element is not None
     index = m.variables(rank)
@@ -141,7 +156,7 @@ def _inner(m: Making, image: Value, around: Sequence[bool]) -> Any:
         every = (hl.Expr(), hl.Expr())
         extents = [*map(_expr, reversed(image.shape[2:]))]
         sides = [(0, n) if a else every for a, n in zip(reversed(around), extents, strict=True)]
-        zero = hl.cast(STORED[image.dtype], 0)
+        zero = hl.cast(STORED[image.dtype], beyond)
         source = hl.BoundaryConditions.constant_exterior(func, zero, [every, *sides, every])
     return lambda i: source[(i[1], *reversed(list(i[2:])), i[0])]
 

@@ -6,13 +6,16 @@ tensor units take.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import halide
 
 from halide_bridge.torch_backend.pointwise import converted
+from halide_bridge.torch_backend.quantised import scaled
 from halide_bridge.torch_backend.values import (
     FLOATS,
+    Levels,
     Making,
     Value,
     computed,
@@ -35,6 +38,8 @@ def product(m: Making, a: Value, b: Value) -> Value:
     """The sums, in float32, of (batch,) m x k and k x n."""
     if a.dtype not in FLOATS or b.dtype not in FLOATS:
         raise unsupported(f"a product of {a.dtype}")
+    if a.levels is not None and b.levels is not None:
+        return _of_levels(m, a, b, a.levels, b.levels)
     a, b = m.operand(a, "left"), m.operand(b, "right")
     func, index = m.func("product"), m.variables(a.rank)
     *batch, row, column = index
@@ -44,6 +49,25 @@ def product(m: Making, a: Value, b: Value) -> Value:
     func[args] += factor(a, [*batch, row, k]) * factor(b, [*batch, k, column])
     kind = "float64" if a.dtype == "float64" else "float32"
     return Value(kind, (*a.shape[:-1], b.shape[-1]), lambda i: func[tuple(reversed(list(i)))])
+
+
+def _of_levels(m: Making, a: Value, b: Value, left: Levels, right: Levels) -> Value:
+    """The same of bytes, in int32: exact. Columns may have scales and zero points of their own."""
+    left, right = (replace(v, stored=m.operand(v.stored, n)) for v, n in
+                   ((left, "left"), (right, "right")))  # fmt: skip
+    if right.axis not in (None, b.rank - 1):
+        raise unsupported("scales along the sum")
+    func, index = m.func("product"), m.variables(a.rank)
+    *batch, row, column = index
+    k = domain([a.shape[-1]], m.name("k"))
+    args = tuple(reversed(index))
+    func[args] = hl.i32(0)
+    func[args] += left.factor([*batch, row, k]) * right.factor([*batch, k, column])
+
+    def at(i: Sequence[Any]) -> Any:
+        return scaled(func[tuple(reversed(list(i)))], left, right, right.of(i))
+
+    return Value("float32", (*a.shape[:-1], b.shape[-1]), at)
 
 
 def _result(m: Making, sums: Value) -> Value:

@@ -3,6 +3,7 @@
 # pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +13,17 @@ import halide
 
 from halide_bridge.compile import compile as compiled
 from halide_bridge.schedules.auto import autoschedule
-from halide_bridge.torch_backend import attention, convolutions, pointwise, products, rows, views
+from halide_bridge.torch_backend import (
+    attention,
+    convolutions,
+    pointwise,
+    products,
+    quantised,
+    rows,
+    views,
+)
 from halide_bridge.torch_backend.values import HALVES, RULES, STORED, Making, Value, loaded, stored
-from selector.diagnostics import ScheduleError
+from selector.diagnostics import PerformanceWarning, ScheduleError
 from selector.interop.torch_backend.graph import (
     Named,
     Ref,
@@ -26,15 +35,35 @@ from selector.interop.torch_backend.graph import (
 from selector.kernel import Kernel
 
 hl: Any = halide
-ROOMS = (attention, convolutions, pointwise, products, rows, views)  # of rules, which they register
+ROOMS = (  # of rules, which they register
+    attention,
+    convolutions,
+    pointwise,
+    products,
+    quantised,
+    rows,
+    views,
+)
 
 
 def compile_region(graph: RegionGraph, hints: Mapping[str, int], target: str) -> tuple[Kernel, str]:
     """The kernel of a region for a target, and what became of each of its Funcs. ``hints``: sizes
-    of its symbols to be fast at; any others are right. Arguments in the order of its inputs.
+    of its symbols to be fast at; any others are right. Arguments in the order of its inputs. What
+    the compiler warns of is in the text.
 
     ``ScheduleError`` for an operator without a rule and for what a rule refuses.
     """
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", PerformanceWarning)
+        kernel, report = _compiled(graph, hints, target)
+    slow = [w for w in said if issubclass(w.category, PerformanceWarning)]
+    for w in said:
+        if w not in slow:
+            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+    return kernel, "\n".join([report, *(str(w.message).split("\n  hint")[0] for w in slow)])
+
+
+def _compiled(graph: RegionGraph, hints: Mapping[str, int], target: str) -> tuple[Kernel, str]:
     sizes = _sizes(graph, hints)
     outputs, params = pipeline_of(graph)
     report = autoschedule(outputs, target=target, sizes=sizes).report

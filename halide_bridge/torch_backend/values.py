@@ -81,7 +81,8 @@ def constant(number: float | bool, dtype: str) -> Any:
 class Value:
     """``at``: the element at indices in NumPy's order, as it is computed with. ``element``: the
     same as it is stored, where a Func or argument has it: what tensor units multiply. ``open``: of
-    an argument, its extents as a call says them, where ``shape`` has numbers.
+    an argument, its extents as a call says them, where ``shape`` has numbers. ``levels``: of a
+    float that a byte stands for.
     """
 
     dtype: str
@@ -89,6 +90,7 @@ class Value:
     at: Callable[[Sequence[Any]], Any]
     element: Callable[[Sequence[Any]], Any] | None = None
     open: tuple[Any, ...] = ()
+    levels: Levels | None = None
 
     @property
     def rank(self) -> int:
@@ -115,6 +117,32 @@ class Value:
             return is_one(self.shape[d]) and not (shape and is_one(shape[missing + d]))
 
         return self.at([0 if repeats(d) else i for d, i in enumerate(own)])
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """What quantised floats are made of: ``scale`` times what ``stored`` bytes differ by from
+    ``zero``. Both are the same everywhere, or depend on the index along an ``axis``.
+    """
+
+    stored: Value
+    scale: Callable[[Any], Any]
+    zero: Callable[[Any], Any]
+    axis: int | None = None
+
+    def factor(self, index: Sequence[Any]) -> Any:
+        """A byte, less its zero, in the type in which products of bytes are taken."""
+        assert self.stored.element is not None
+        return self.less(self.stored.element(index), self.of(index))
+
+    def less(self, element: Any, place: Any) -> Any:
+        """The same of an element, at a place along the axis."""
+        zero = self.zero(place)
+        return hl.i32(element) if isinstance(zero, int) and zero == 0 else hl.i32(element) - zero
+
+    def of(self, index: Sequence[Any]) -> Any:
+        """The index that scale and zero depend on."""
+        return None if self.axis is None else index[self.axis]
 
 
 Rule = Callable[..., Value | tuple[Value, ...]]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import halide
@@ -33,7 +34,15 @@ def same(m: Making, x: Value, **_: Any) -> Value:
 @rule("permute")
 def permute(m: Making, x: Value, dims: Sequence[int]) -> Value:
     order = [axis(d, x.rank) for d in dims]
-    return x.seen(m.shape(), lambda i: [i[order.index(d)] for d in range(x.rank)])
+
+    def turned(v: Value) -> Value:
+        return v.seen(m.shape(), lambda i: [i[order.index(d)] for d in range(x.rank)])
+
+    if x.levels is None:
+        return turned(x)
+    place = None if x.levels.axis is None else order.index(x.levels.axis)
+    levels = replace(x.levels, stored=turned(x.levels.stored), axis=place)
+    return replace(turned(x), levels=levels)
 
 
 @rule("t")

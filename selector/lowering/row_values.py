@@ -4,7 +4,7 @@
                                                    =>   for s < n: o[...] = a[...] * x8(v[0])
 C's compilers leave divisions and functions where they are if it is not certain that they are
 executed. A division by such a number, rounded to 16 bits next, is a product with its reciprocal:
-both are rounded, which is at most what ``legalize_scalars`` takes of such divisions (4 units of
+both are rounded, which is at most what ``scalars.legal`` takes of such divisions (4 units of
 float32, of the 8192 that a unit of float16 has). So is one that is a factor of what is rounded, or
 a term: then it is off by a unit of its own, as the product and the sum are that follow. Divisors
 below 2^-64 are scaled, so that the reciprocal is a number.

@@ -15,8 +15,8 @@ from casestudies.attention.algorithm import attend
 from casestudies.attention.problem import Problem
 from casestudies.common.data import case_inputs, decoded, relative_error
 from halide_bridge.schedules import schedule_attention
-from selector.emit.cuda import emit_kernels
 from selector.families.attention import Shape, Tiling, estimate, pick, space
+from selector.gpu.build.program import emit_kernels
 from selector.machine import machine_for
 from selector.simulate import simulate
 from selector.targets import find_target

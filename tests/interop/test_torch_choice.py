@@ -22,7 +22,8 @@ from selector.interop.torch_backend.graph import (  # noqa: E402
     RegionGraph,
     TensorType,
 )
-from selector.interop.torch_backend.layouts import turn_images  # noqa: E402
+from selector.interop.torch_backend.grow import parts  # noqa: E402
+from selector.interop.torch_backend.layouts import turn_images, turn_last  # noqa: E402
 from selector.interop.torch_backend.patches import as_products  # noqa: E402
 
 make_fx = torch.fx.experimental.proxy_tensor.make_fx
@@ -83,6 +84,36 @@ def test_images_lie_as_filters_do() -> None:
     assert torch.allclose(found, layers(x, w), atol=1e-5)
     graph, _ = changed(turn_images, layers, x.to(memory_format=INNERMOST), w)
     assert "clone" not in names(graph)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_is_done_to_turned_results_is_done_before(inside: bool) -> None:
+    """Where the rest lies so, too: what a block of rows of pixels gives is added to an image."""
+
+    def block(x: Any, w: Any) -> Any:
+        rows = x.permute(0, 2, 3, 1).reshape(-1, 8) @ w
+        turned = rows.view(2, 5, 7, 8).permute(0, 3, 1, 2)
+        return functional.relu(x + turned) * 2
+
+    x, w = torch.randn(2, 8, 5, 7), torch.randn(8, 8)
+    x = x.to(memory_format=INNERMOST) if inside else x
+    graph, found = changed(turn_last, block, x, w)
+    wanted = block(x, w)
+    assert torch.equal(found, wanted)
+    assert found.stride() == wanted.stride()
+    (part,) = parts(graph)
+    assert (names(graph)[-1] == "permute") == inside
+    assert len(part.inside) == (5 if inside else 2)
+
+
+def test_what_two_read_stays_turned() -> None:
+    def function(x: Any, w: Any) -> Any:
+        turned = (x @ w).permute(1, 0)
+        return turned * 2, turned + 1
+
+    graph, found = changed(turn_last, function, torch.randn(4, 8), torch.randn(8, 8))
+    assert names(graph) == ["mm", "permute", "mul", "add"]
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -256,6 +257,123 @@ def test_convolutions(name: str) -> None:
     (found,), _, report = run(function, *given)
     near(found, function(*(t.float() for t in given)).half())
     assert ("on tensor units" in report) == unit
+
+
+import_module("torch.ao.quantization.fx._decomposed")  # defines what follows
+quantized = torch.ops.quantized_decomposed
+LEVELS = {torch.int8: (-128, 127, torch.int8), torch.uint8: (0, 255, torch.uint8)}
+
+
+def bytes_of(dtype: Any, *shape: int) -> Any:
+    low, high, _ = LEVELS[dtype]
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randint(low, high + 1, shape, generator=generator, dtype=dtype)
+
+
+def test_bytes_that_stand_for_floats() -> None:
+    """Ties go to the even number, as in torch."""
+
+    def floats(x: Any, a: Any, b: Any, scales: Any, zeros: Any) -> list[Any]:
+        return [
+            quantized.quantize_per_tensor(x, 0.5, 3, *LEVELS[torch.uint8]),
+            quantized.quantize_per_tensor(x, 0.25, -7, -127, 127, torch.int8),
+            quantized.dequantize_per_tensor(a, 0.3, 131, *LEVELS[torch.uint8]),
+            quantized.dequantize_per_channel(b, scales, zeros, 0, *LEVELS[torch.int8]),
+            quantized.dequantize_per_channel(b, scales, None, 0, *LEVELS[torch.int8]),
+        ]
+
+    x = torch.arange(-150, 150).reshape(6, 50) * 0.25
+    assert bool(((x * 2) % 1 == 0.5).any())
+    a, b = bytes_of(torch.uint8, 6, 50), bytes_of(torch.int8, 6, 50)
+    given = (x, a, b, torch.rand(6) + 0.1, torch.arange(-3, 3))
+    for f, w in zip(*run(floats, *given)[:2], strict=True):
+        near(f, w)  # bytes are the same
+
+
+def linear_of(dtype: Any, zero: int, scale: float) -> Callable[..., Any]:
+    def function(x: Any, w: Any, scales: Any, bias: Any, *zeros: Any) -> Any:
+        a = quantized.dequantize_per_tensor(x, scale, zero, *LEVELS[dtype])
+        b = quantized.dequantize_per_channel(
+            w, scales, zeros[0] if zeros else None, 0, *LEVELS[torch.int8]
+        )
+        found = aten.relu.default(aten.addmm.default(bias, a, aten.permute.default(b, [1, 0])))
+        return quantized.quantize_per_tensor(found, 2 * scale, 3, *LEVELS[torch.uint8])
+
+    return function
+
+
+def layer_of(dtype: Any, zero: int, scale: float, stride: int = 1) -> Callable[..., Any]:
+    def function(x: Any, w: Any, scales: Any, bias: Any, beside: Any) -> Any:
+        image, filters, more = (aten.permute.default(t, [0, 3, 1, 2]) for t in (x, w, beside))
+        a = quantized.dequantize_per_tensor(image, scale, zero, *LEVELS[dtype])
+        b = quantized.dequantize_per_channel(filters, scales, None, 0, *LEVELS[torch.int8])
+        found = aten.convolution.default(
+            a, b, bias, [stride] * 2, [1, 1], [1, 1], False, [0, 0], 1
+        )  # fmt: skip
+        more = quantized.dequantize_per_tensor(more, scale, 9, *LEVELS[torch.uint8])
+        found = quantized.quantize_per_tensor(found + more, 4 * scale, 120, *LEVELS[torch.uint8])
+        return aten.permute.default(found, [0, 2, 3, 1])
+
+    return function
+
+
+OF_BYTES: dict[str, tuple[Any, Any, int, tuple[int, ...]]] = {
+    "rows": (linear_of, torch.uint8, 0, (33, 48)),
+    "rows that have a zero point": (linear_of, torch.int8, 5, (64, 48)),
+    "rows and columns that have": (linear_of, torch.uint8, 131, (64, 48)),
+    "a layer": (layer_of, torch.uint8, 0, (2, 7, 9, 32)),
+    "a layer of signed bytes": (layer_of, torch.int8, 0, (2, 7, 9, 32)),
+    "a layer that has a zero point": (layer_of, torch.uint8, 133, (1, 3, 60, 32)),
+}
+
+
+def given_of(name: str, exact: bool) -> tuple[Any, ...]:
+    """Operands; with scales that are powers of 2 floats are exact."""
+    make, dtype, _, shape = OF_BYTES[name]
+    channels, filters = shape[-1], 24
+    taps = () if make is linear_of else (3, 3)
+    scales = 2.0 ** -torch.arange(3, 11)[torch.arange(filters) % 8]
+    bias = torch.arange(filters) / 64
+    if not exact:
+        scales, bias = scales * (torch.rand(filters) + 0.5), torch.randn(filters)
+    given = [bytes_of(dtype, *shape), bytes_of(torch.int8, filters, *taps, channels), scales, bias]
+    if make is layer_of:
+        given.append(bytes_of(torch.uint8, *shape[:-1], filters))
+    elif name.startswith("rows and columns"):
+        given.append(torch.arange(filters) - 11)
+    return tuple(given)
+
+
+@pytest.mark.parametrize("name", OF_BYTES)
+def test_products_of_bytes_are_exact(name: str) -> None:
+    """Eager's own floats are exact here as well, and many results lie between two bytes."""
+    make, dtype, zero, _ = OF_BYTES[name]
+    (found,), (wanted,), report = run(make(dtype, zero, 0.125), *given_of(name, True))
+    assert "on tensor units by wgmma" in report
+    assert torch.equal(found, wanted)
+    assert len(wanted.unique()) > 30
+
+
+@pytest.mark.parametrize("name", OF_BYTES)
+def test_products_of_bytes_differ_from_floats_by_one_step(name: str) -> None:
+    make, dtype, zero, _ = OF_BYTES[name]
+    (found,), (wanted,), _ = run(make(dtype, zero, 0.117), *given_of(name, False))
+    apart = (found.int() - wanted.int()).abs()
+    assert int(apart.max()) <= 1
+    assert float((apart > 0).float().mean()) < 0.005
+
+
+def test_what_scales_products_of_bytes_cannot_have_is_said() -> None:
+    from halide_bridge.torch_backend import pipeline_of
+
+    def function(x: Any, w: Any, scales: Any) -> Any:
+        a = quantized.dequantize_per_tensor(x, 0.1, 0, *LEVELS[torch.uint8])
+        b = quantized.dequantize_per_channel(w, scales, None, 0, *LEVELS[torch.int8])
+        return aten.mm.default(a, b)
+
+    given = (bytes_of(torch.uint8, 9, 16), bytes_of(torch.int8, 16, 8), torch.rand(16))
+    with pytest.raises(ScheduleError, match="scales along the sum"):
+        pipeline_of(region_of(function, *given)[0])
 
 
 def test_a_planar_convolution() -> None:

@@ -17,8 +17,8 @@ from emulation.agreement import assert_close
 from verified import Verified
 
 import halide_bridge as hb
-from selector.emit.cuda import emit_kernels
 from selector.eqsat.select import select
+from selector.gpu.build.program import emit_kernels
 from selector.gpu.ir.nodes import Kernel
 from selector.gpu.ir.text import print_kernels
 from selector.runtime.interpret import interpret_plan

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from selector.emit.c.scalar import CScalarEmitter
-from selector.emit.legalize_scalars import ScalarEmitter
-from selector.emit.names import Names
-from selector.emit.scalar import Space, Storage
+from selector.cpu.scalar import CScalarEmitter
+from selector.gpu.build.scalars.legal import ScalarEmitter
+from selector.gpu.build.scalars.names import Names
+from selector.gpu.build.scalars.storage import Space, Storage
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import POINTER, element, plus, pointer
 from selector.ir.nodes import BufferParam, Dim, Expr, FloatImm, IntImm, Role, Var

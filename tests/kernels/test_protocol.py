@@ -9,8 +9,8 @@ from changed import misplaced, mutants
 from corpus import CORPUS
 
 import halide_bridge as hb
-from selector.emit.cuda import emit_kernels
 from selector.eqsat.select import select
+from selector.gpu.build.program import emit_kernels
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
     THREAD,

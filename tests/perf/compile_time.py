@@ -29,11 +29,11 @@ import halide_bridge as hb  # noqa: E402
 from casestudies.conv1d import CASE  # noqa: E402
 from casestudies.conv1d.problem import Problem  # noqa: E402
 from casestudies.measuring.machine import processor  # noqa: E402
-from selector.emit.cuda import emit  # noqa: E402
 from selector.eqsat.facts import instruction_facts, legal_instructions  # noqa: E402
 from selector.eqsat.scopes import open_scope  # noqa: E402
 from selector.eqsat.select import select  # noqa: E402
 from selector.eqsat.solve import forget, solve  # noqa: E402
+from selector.gpu.build.program import emit  # noqa: E402
 from selector.ir.nodes import Allocate  # noqa: E402
 from selector.ir.traverse import walk_stmt  # noqa: E402
 from selector.operands.accumulators import is_tensor  # noqa: E402

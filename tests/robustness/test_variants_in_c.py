@@ -15,12 +15,12 @@ import test_halide_variants as pipelines
 import test_text_variants as texts
 from verified import IN_C, Verified
 
-sys.path.append(str(Path(__file__).resolve().parent.parent / "emit"))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "cpu"))
 
 from c_programs import AMX, HARDWARE, compiled, executable, poisoned
 from machines import relative_error
 
-from selector.emit.c import emit
+from selector.cpu import emit
 from selector.ir.interpreter import interpret
 from selector.ir.module import Module
 from selector.ir.nodes import Role

@@ -15,8 +15,8 @@ from emulation import check
 from verified import EMULATED
 
 import halide_bridge as hb
-from selector.emit.cuda import emit_kernels
 from selector.families.channels import Shape, Windows, ranked
+from selector.gpu.build.program import emit_kernels
 from selector.machine import machine_for
 from selector.simulate import simulate
 from selector.targets import find_target

@@ -17,7 +17,7 @@ from verified import EMULATED
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
-from selector.emit.cuda import emit_kernels
+from selector.gpu.build.program import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 

@@ -17,8 +17,8 @@ from emulation import check
 from verified import EMULATED, SIMULATED
 
 import halide_bridge as hb
-from selector.emit.cuda import emit_kernels
 from selector.families.layers import Shape, candidates
+from selector.gpu.build.program import emit_kernels
 from selector.machine import machine_for
 from selector.runtime.plan import MapArgument
 from selector.simulate import simulate

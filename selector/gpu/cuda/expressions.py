@@ -7,7 +7,7 @@ there: ``Var`` is a variable of the kernel (of type ``POINTER``, one that is an 
 with nothing, and cast to and from float32 (``to_f32``, ``to_f16``). ``Load`` is none: an element of
 an array or of memory is ``element(pointer, further ..., index)``. Other calls are those of C's
 functions by their names, but for ``shared_address``, ``first_lane``, the ``PLACES``, the operators
-of bits and what is named by a type (``bits_as``, ``saturate``). The emitter's ``legalize_scalars``
+of bits and what is named by a type (``bits_as``, ``saturate``). The emitter's ``scalars.legal``
 makes legal expressions of the program's; control is made of them to begin with
 (``gpu.ir.expressions``).
 

@@ -13,6 +13,8 @@ from selector.diagnostics import ArgumentError, TargetError
 from selector.interop.torch_backend import store
 from selector.interop.torch_backend.carve import Carve, Options
 from selector.interop.torch_backend.library import ATTENTION, default_scale
+from selector.interop.torch_backend.quantised import while_zero, with_zeros
+from selector.interop.torch_backend.report import GraphReport, noted
 from selector.interop.torch_backend.whole import decompositions
 
 torch: Any = installed
@@ -57,6 +59,24 @@ def tensor_selector(
     )
     if not torch.is_grad_enabled() or not any(_trains(t) for t in inputs):
         _keep_attention(graph)
+    settled, zeros = with_zeros(graph, inputs)
+    run = _compiled(settled, inputs, carve, given, mode)
+    return while_zero(run, zeros, _as_it_is(graph))
+
+
+def _as_it_is(graph: Any) -> Any:
+    """The graph by torch, operator by operator; the report says so."""
+
+    def run(*inputs: Any) -> Any:
+        noted(GraphReport(note="left to torch: zero points that were 0 when it was compiled"))
+        return graph(*inputs)
+
+    return run
+
+
+def _compiled(
+    graph: Any, inputs: Sequence[Any], carve: Carve, given: Mapping[str, Any], mode: Any
+) -> Any:
     if given.get("rest", "inductor") == "eager":
         return _eager(graph, inputs, carve)
     from torch._inductor import list_mode_options  # pyright: ignore

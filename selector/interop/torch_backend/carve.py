@@ -24,9 +24,10 @@ from selector.interop.torch_backend.choice import times_of
 from selector.interop.torch_backend.covered import FLAT, POINTWISE, REDUCTIONS, VIEWS, family
 from selector.interop.torch_backend.graph import RegionGraph, short
 from selector.interop.torch_backend.grow import Part, parts
-from selector.interop.torch_backend.layouts import turn_images
+from selector.interop.torch_backend.layouts import turn_images, turn_last
 from selector.interop.torch_backend.library import REGION
 from selector.interop.torch_backend.patches import as_products
+from selector.interop.torch_backend.quantised import dequantise_last, of_bytes, unsigned
 from selector.interop.torch_backend.read import NotARegion, operator_name
 from selector.interop.torch_backend.region import Input, Region, is_flat
 from selector.interop.torch_backend.report import GraphReport, RegionLine, named, noted
@@ -77,6 +78,9 @@ def carved(graph: Any, options: Options) -> GraphReport:
     found = GraphReport()
     as_products(graph)
     turn_images(graph)
+    turn_last(graph)
+    unsigned(graph)
+    dequantise_last(graph)
     keeping = [p for p in parts(graph) if not _left(p, options, found)]
     store.prepare(filter(None, map(_read, keeping)), options.target, options.folder)
     for part in keeping:
@@ -108,12 +112,17 @@ def _left(part: Part, options: Options, report: GraphReport) -> bool:
         why = f"on {value.device.type}"
     elif value.device.type == "cpu" and options.cpu == "leave":
         why = "on the CPU"
-    elif options.take == "tensor" and value.dtype not in (torch.float16, torch.bfloat16):
+    elif options.take == "tensor" and not _multiplies(part.product):
         why = f"no tensor instruction multiplies {str(value.dtype).removeprefix('torch.')}"
     if why:
         what = named([operator_name(n.target) for n in part.inside])
         report.regions.append(RegionLine(what, None, False, why))
     return bool(why)
+
+
+def _multiplies(product: Any) -> bool:
+    """Whether there are tensor instructions for the types of a product."""
+    return product.meta["val"].dtype in (torch.float16, torch.bfloat16) or of_bytes(product)
 
 
 def _replaced(graph: Any, part: Part, options: Options) -> RegionLine:

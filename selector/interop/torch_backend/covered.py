@@ -28,7 +28,11 @@ REDUCTIONS = _aten(
     """amax amin any mean sum var var_mean _softmax _log_softmax native_layer_norm
     native_group_norm avg_pool2d max_pool2d_with_indices embedding"""
 )
-COVERED = PRODUCTS | POINTWISE | VIEWS | REDUCTIONS
+# Bytes that stand for floats. What makes floats of them is done where these are read, never stored.
+OF_CHANNELS = "quantized_decomposed.dequantize_per_channel"
+DEQUANTISES = frozenset({"quantized_decomposed.dequantize_per_tensor", OF_CHANNELS})
+QUANTISES = frozenset({"quantized_decomposed.quantize_per_tensor"})
+COVERED = PRODUCTS | POINTWISE | VIEWS | REDUCTIONS | DEQUANTISES | QUANTISES
 # What reads one element for one, whatever its shape: views that only add or drop axes of one.
 THIN = frozenset({"aten.unsqueeze", "aten.squeeze", "aten.view", "aten.reshape"})
 FLAT = frozenset({"aten.view", "aten.reshape", "aten._unsafe_view"})

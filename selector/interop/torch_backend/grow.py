@@ -11,7 +11,14 @@ from typing import Any
 
 import torch as installed  # pyright: ignore
 
-from selector.interop.torch_backend.covered import FLAT, POINTWISE, PRODUCTS, THIN, family
+from selector.interop.torch_backend.covered import (
+    FLAT,
+    POINTWISE,
+    PRODUCTS,
+    THIN,
+    family,
+)
+from selector.interop.torch_backend.quantised import dequantises, multiplied, of_bytes, quantises
 from selector.interop.torch_backend.read import dense, hint, memory_order, operator_name
 
 torch: Any = installed
@@ -20,7 +27,8 @@ SMALL = 16  # times as many elements has a result as an operand that is computed
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``product`` and what follows, up to ``output``. ``small``: what is computed of it beside;
+    """``product`` and what follows, up to ``output``. ``small``: what is computed of it beside,
+    which floats of bytes are as well;
     ``flat``: values that have the shape of the product, with other axes around the last one.
     ``pixels``: it is a convolution of 1 x 1 whose channels lie innermost, a product of matrices of
     all pixels.
@@ -103,7 +111,9 @@ def _grown(product: Any, after: Sequence[Any], order: Mapping[Any, int], taken: 
     small: dict[Any, None] = {}
     later: set[Any] = set()  # what needs a value of the part, and is not in it
     pixels = _by_pixel(product)
-    best = Part(product, (product,), (), product, frozenset(), pixels)
+    if of_bytes(product):
+        small |= dict.fromkeys(multiplied(product))
+    best = Part(product, (product,), tuple(small), product, frozenset(), pixels)
     for node in after:
         used = [n for n in node.all_input_nodes if n in inside]
         if not used and not any(n in later for n in node.all_input_nodes):
@@ -119,7 +129,7 @@ def _grown(product: Any, after: Sequence[Any], order: Mapping[Any, int], taken: 
         inside[node] = None
         small |= dict.fromkeys(more)
         if sizes(node) != sizes(product):
-            flat.add(node)
+            flat |= {node, *filter(dequantises, more)}
         out = [n for n in inside if any(u not in inside for u in n.users)]
         if len(out) == 1 and _bytes(out[0]) <= _bytes(product) and dense(out[0].meta["val"]):
             kept = tuple(sorted(small, key=order.__getitem__))
@@ -139,12 +149,21 @@ def _joined(
     if op in FLAT:  # other axes around the last one, or back
         same = shape[-1:] == (last,) and memory_order(value) == tuple(range(value.dim()))
         return [] if same and dense(product.meta["val"]) else None
-    if op not in POINTWISE or not any(sizes(n) == shape for n in node.all_input_nodes):
+    if op not in POINTWISE and not quantises(node):
+        return None
+    if not any(sizes(n) == shape for n in node.all_input_nodes):
         return None
     if shape != sizes(product) and shape[-1:] != (last,):
         return None
+    return _operands(node, product, inside, later)
+
+
+def _operands(
+    node: Any, product: Any, inside: Mapping[Any, None], later: set[Any]
+) -> list[Any] | None:
+    """What is computed for a node of the part, if its operands can be those of one."""
     found: list[Any] = []
-    pixels = _by_pixel(product)
+    shape, pixels = sizes(node), _by_pixel(product)
     for operand in node.all_input_nodes:
         if pixels and operand not in inside and not _of_pixels(operand, shape):
             return None
@@ -156,12 +175,18 @@ def _joined(
         elif operand.meta["val"].device == product.meta["val"].device and fits(
             operand, shape, sizes(product)
         ):
-            found += _computed(operand, elements(node), later)
+            more = _computed(operand, elements(node), later)
+            found += [operand] if _is_decoded(operand) else more
         else:
             return None
-    if any(len(sizes(n)) > len(sizes(product)) for n in found):
+    if any(len(sizes(n)) > len(sizes(product)) and not dequantises(n) for n in found):
         return None
     return found
+
+
+def _is_decoded(operand: Any) -> bool:
+    """Whether bytes are read in the place of an operand, which are fewer: with one scale."""
+    return dequantises(operand) and len(operand.all_input_nodes) == 1
 
 
 def fits(operand: Any, shape: tuple[Any, ...], product: tuple[Any, ...]) -> bool:

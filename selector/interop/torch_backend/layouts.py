@@ -1,15 +1,17 @@
 """Images of convolutions whose filters have channels innermost have them so, too: what makes one,
-a padding for example, writes it so, where it would have to be turned before it is multiplied.
+a padding for example, writes it so, where it would have to be turned before it is multiplied. What
+is done to turned results of products is done before they are turned, so that their kernel does it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch as installed  # pyright: ignore
 
 from selector.interop.torch_backend.calls import call
-from selector.interop.torch_backend.covered import family
+from selector.interop.torch_backend.covered import FLAT, POINTWISE, PRODUCTS, family
 from selector.interop.torch_backend.read import dense, memory_order, operator_name
 
 torch: Any = installed
@@ -30,6 +32,58 @@ def turn_images(graph: Any) -> None:
                     graph, aten.clone.default, image, memory_format=torch.channels_last
                 )
         node.replace_input_with(image, turned[image])
+
+
+def turn_last(graph: Any) -> None:
+    """Put what is done element by element to a permuted result of a product before the permutation,
+    which costs nothing then, where all that it reads can be permuted back.
+    """
+    behind: set[Any] = set()
+    for node in list(graph.nodes):
+        name = family(operator_name(node.target)) if node.op == "call_function" else ""
+        if name in POINTWISE:
+            turned = [n for n in node.all_input_nodes if _is_turned(n, behind)]
+            with graph.inserting_before(node):
+                found = _before(graph, node, turned[0]) if turned else None
+            if found is not None:
+                behind.add(found.args[0])
+                node.replace_all_uses_with(found)
+                for gone in (node, *turned):
+                    if not gone.users:
+                        graph.erase_node(gone)
+                continue
+        if name in PRODUCTS or (
+            name in FLAT | POINTWISE and any(n in behind for n in node.all_input_nodes)
+        ):
+            behind.add(node)
+
+
+def _is_turned(node: Any, behind: set[Any]) -> bool:
+    if node.op != "call_function" or family(operator_name(node.target)) != "aten.permute":
+        return False
+    return node.args[0] in behind and len(node.users) == 1
+
+
+def _before(graph: Any, node: Any, turned: Any) -> Any:
+    """The permutation of what ``node`` does; None where that would lie otherwise in memory."""
+    value = node.meta["val"]
+    order = [d % value.dim() for d in turned.args[1]]
+    back = [order.index(d) for d in range(len(order))]
+    operands = [n for n in node.all_input_nodes if n.meta["val"].dim() > 0]
+    if any(n.meta["val"].shape != value.shape for n in operands):
+        return None
+    if not all(_lies(n.meta["val"], order) for n in (node, *operands)):
+        return None
+    given = {n: call(graph, aten.permute.default, n, back) for n in operands if n is not turned}
+    given[turned] = turned.args[0]
+    args, named = torch.fx.map_arg((node.args, node.kwargs), lambda n: given.get(n, n))
+    return call(graph, aten.permute.default, call(graph, node.target, *args, **named), order)
+
+
+def _lies(value: Any, order: Sequence[int]) -> bool:
+    """Whether a tensor is a permutation, in that order, of one that lies row by row."""
+    back = tuple(order.index(d) for d in range(len(order)))
+    return dense(value) and memory_order(value) == back
 
 
 def _is_mixed(node: Any) -> bool:

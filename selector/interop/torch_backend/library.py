@@ -7,6 +7,7 @@ graphs that torch has kept on disk work in the next process.
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -130,6 +131,8 @@ def steps_of(
             case _:
                 return v
 
+    if any(node.op.startswith("quantized_decomposed.") for node in graph.nodes):
+        importlib.import_module("torch.ao.quantization.fx._decomposed")  # defines them
     for node in graph.nodes:
         args, named = value(node.args), {k: value(v) for k, v in node.named}
         operands = [x for x in args if isinstance(x, torch.Tensor)]

@@ -6,8 +6,8 @@ do the pixels of a convolution of 1 x 1, which is a product of matrices then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch as installed  # pyright: ignore
@@ -15,6 +15,7 @@ import torch as installed  # pyright: ignore
 from selector.interop.torch_backend.covered import FLAT, family
 from selector.interop.torch_backend.graph import Node, Ref, RegionGraph, TensorType
 from selector.interop.torch_backend.grow import Part, sizes
+from selector.interop.torch_backend.quantised import dequantises, is_zero
 from selector.interop.torch_backend.read import (
     NotARegion,
     Symbols,
@@ -105,6 +106,8 @@ class Region:
                 value = _value(source)
                 if source in inside or source in self._numbers:
                     continue
+                if dequantises(node) and is_zero(source):
+                    continue
                 if not isinstance(value, torch.Tensor):
                     continue
                 if value.device != device:
@@ -117,8 +120,8 @@ class Region:
     def _input(self, source: Any, node: Any, value: Any) -> Input:
         if value.dim() == 0:
             return Input(source, (), "last")
-        if self._part.pixels and node in self._part.inside:
-            rank, product = _value(node).dim(), node is self._part.product
+        if self._is_of_pixels(node):
+            rank, product = _value(node).dim(), node is self._part.product or dequantises(node)
             if value.dim() == rank and (product or not _is_channels(value)):
                 return Input(source, _innermost(rank), "rows")
             return Input(source, tuple(range(value.dim())), "last")
@@ -173,23 +176,34 @@ class Region:
 
     def _computed(self, node: Any) -> int:
         """A node of the part; its number."""
-        merged = node in self._part.flat or (self._part.pixels and node in self._part.inside)
-        if not merged:
-            return self._add(encoded(node, self._numbers, self.symbols))
+        if node not in self._part.flat and not self._is_of_pixels(node):
+            return self._add(self._encoded(node, self._numbers))
         if node is self._part.product:
             return self._multiplied(node)
         numbers = {n: self._numbers[n] for n in node.all_input_nodes if n in self._numbers}
         if self._part.pixels:
             numbers = {n: self._by_channel(n, i) for n, i in numbers.items()}
-        made = encoded(node, numbers, self.symbols)
-        shape = self._types_of(self._numbers[self._part.product]).shape
+        made = self._encoded(node, numbers)
+        like = node.args[0] if dequantises(node) else self._part.product
+        shape = self._types_of(self._numbers[like]).shape
         assert isinstance(made.type, TensorType)
         return self._add(Node(made.op, made.args, made.named, TensorType(made.type.dtype, shape)))
+
+    def _is_of_pixels(self, node: Any) -> bool:
+        """Whether a node of the part is one of a product of matrices of pixels."""
+        return self._part.pixels and (node in self._part.inside or dequantises(node))
+
+    def _encoded(self, node: Any, numbers: Mapping[Any, int]) -> Node:
+        """A node as data, without zero points that are 0."""
+        zeros = [n for n in node.all_input_nodes if dequantises(node) and is_zero(n)]
+        made = encoded(node, {**numbers, **dict.fromkeys(zeros, 0)}, self.symbols)
+        return replace(made, args=(*made.args[:2], None, *made.args[3:])) if zeros else made
 
     def _by_channel(self, source: Any, number: int) -> int:
         """An operand of a merged value: a small one that is computed has one axis of channels."""
         before = self._types_of(number)
-        if source not in self._part.small or len(before.shape) < 2:
+        whole = sizes(source) == sizes(self._part.product)
+        if source not in self._part.small or len(before.shape) < 2 or whole:
             return number
         count = _value(source).numel()
         shape = (self.symbols.size(count),)

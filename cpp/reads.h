@@ -1,0 +1,61 @@
+// What is read of a Func, and what its values are at a place.
+
+#pragma once
+
+#include "inspect.h"
+
+#include <functional>
+
+namespace bridge {
+
+inline bool is_read(const Halide::Internal::Call *call, const Halide::Internal::Function &f) {
+    return call && call->call_type == Halide::Internal::Call::Halide && call->name == f.name();
+}
+
+// A value of a Func, in terms of its variables, at a place.
+inline Halide::Expr at(const Halide::Internal::Function &f, const Halide::Expr &value,
+                       const std::vector<Halide::Expr> &place) {
+    std::map<std::string, Halide::Expr> places;
+    for (size_t d = 0; d < place.size(); d++) {
+        places[f.args()[d]] = place[d];
+    }
+    return Halide::Internal::substitute(places, value);
+}
+
+// The variables of a Func that an expression depends on.
+inline std::vector<std::string> own_of(const Halide::Internal::Function &f, const Halide::Expr &e) {
+    std::vector<std::string> found;
+    for (const std::string &arg : f.args()) {
+        if (Halide::Internal::expr_uses_var(e, arg)) {
+            found.push_back(arg);
+        }
+    }
+    return found;
+}
+
+// Makes another value of what is read of a Func: `change` has the read, its places changed already.
+class ChangeReads : public Halide::Internal::IRMutator {
+    const Halide::Internal::Function f;
+    const std::function<Halide::Expr(const Halide::Internal::Call *)> change;
+
+    using IRMutator::visit;
+    Halide::Expr visit(const Halide::Internal::Call *op) override {
+        Halide::Expr e = IRMutator::visit(op);
+        const auto *call = e.as<Halide::Internal::Call>();
+        if (!is_read(call, f)) {
+            return e;
+        }
+        found = true;
+        return change(call);
+    }
+
+public:
+    bool found = false;
+
+    ChangeReads(const Halide::Internal::Function &f,
+                std::function<Halide::Expr(const Halide::Internal::Call *)> change)
+        : f(f), change(std::move(change)) {
+    }
+};
+
+}  // namespace bridge

@@ -1,0 +1,124 @@
+"""What the parts of the C emitter share while one function is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from selector.cpu.scalar import CScalarEmitter
+from selector.gpu.build.scalars.names import Names
+from selector.gpu.build.scalars.storage import Storage
+from selector.ir.affine import to_affine
+from selector.ir.nodes import Expr, For, Load
+from selector.lowering.ranges import Ranges
+from selector.targets import Target
+
+
+class Writer:
+    """Collects lines; ``block`` indents. The text ends with a newline."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+
+    def line(self, text: str = "") -> None:
+        self._lines.append("  " * self._depth + text if text else "")
+
+    def lines(self, text: str) -> None:
+        for part in text.splitlines():
+            self.line(part)
+
+    @contextmanager
+    def block(self, head: str, tail: str = "}") -> Generator[None]:
+        """``head {`` ... ``tail`` with the lines between indented."""
+        self.line(f"{head} {{" if head else "{")
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.line(tail)
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+
+@dataclass(slots=True)
+class CContext:
+    """The state of one C function being emitted.
+
+    ``safe`` are loads and ``holding`` conditions that a test ahead of the code being written
+    covers; ``guarded`` is set inside both versions of such code.
+    """
+
+    name: str
+    target: Target
+    names: Names
+    ranges: Ranges = field(default_factory=Ranges)
+    storages: dict[str, Storage] = field(default_factory=dict[str, Storage])
+    safe: frozenset[Load] = frozenset()
+    holding: frozenset[Expr] = frozenset()
+    guarded: bool = False
+    parallel: bool = False  # inside a parallel region
+    can_fail: bool = False  # memory is allocated
+    constants: list[str] = field(default_factory=list[str])  # text ahead of the function
+    writer: Writer = field(default_factory=Writer)
+
+    @property
+    def scalar(self) -> CScalarEmitter:
+        return CScalarEmitter(self.names, self.storages, self.safe, self.holding, self.ranges)
+
+    def conjunction(self, tests: tuple[Expr, ...]) -> str:
+        return self.scalar.condition(*tests)
+
+    def either(
+        self, tests: tuple[Expr, ...], then: Callable[[], None], otherwise: Callable[[], None]
+    ) -> None:
+        """What is written where all tests hold, of which there may be none, and where not."""
+        if not tests:
+            then()
+            return
+        with self.writer.block(f"if ({self.conjunction(tests)})"):
+            then()
+        with self.writer.block("else"):
+            otherwise()
+
+    @contextmanager
+    def inside(self, bounds: Mapping[str, tuple[Expr, Expr]]) -> Generator[None]:
+        """The loops of these variables are around what is written."""
+        outer = self.ranges
+        self.ranges = outer.extended(bounds)
+        yield
+        self.ranges = outer
+
+    @contextmanager
+    def covered(self, safe: frozenset[Load], holding: frozenset[Expr]) -> Generator[None]:
+        """A test ahead covers these loads and conditions."""
+        outer = self.safe, self.holding, self.guarded
+        self.safe, self.holding, self.guarded = self.safe | safe, self.holding | holding, True
+        yield
+        self.safe, self.holding, self.guarded = outer
+
+    @contextmanager
+    def fresh_guard(self) -> Generator[None]:
+        """Code inside has tests of its own."""
+        outer, self.guarded = self.guarded, False
+        yield
+        self.guarded = outer
+
+    @contextmanager
+    def stored(self, name: str, storage: Storage) -> Generator[None]:
+        """A buffer lives in ``storage``."""
+        outer = self.storages.get(name)
+        self.storages[name] = storage
+        yield
+        if outer is None:
+            del self.storages[name]
+        else:
+            self.storages[name] = outer
+
+
+def loop_head(s: For, c: CContext) -> str:
+    """``for (...)`` over the iterations of a loop."""
+    name, low, extent = c.names.get(s.name), c.scalar.index(s.min), c.scalar.index(s.extent)
+    stop = extent if low == "0" else c.scalar.index((to_affine(s.min) + s.extent).to_expr())
+    return f"for (int {name} = {low}; {name} < {stop}; ++{name})"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from halide_bridge.ramps import canonical_index
 from selector.ir.affine import Affine, to_affine
+from selector.ir.contents import holds
 from selector.ir.lanes import own_lane
 from selector.ir.nodes import (
     Binary,
@@ -88,6 +89,8 @@ class BoundedClamps:
         return map_stmt(s, inner.stmt, self.expr)
 
     def expr(self, e: Expr) -> Expr:
+        if not holds(e, Load):
+            return e
         known = self._done.get(id(e))
         if known is None:
             known = self._done[id(e)] = (e, self._rewritten(map_expr(e, self.expr)))

@@ -82,6 +82,9 @@ def _blocks(p: Layers, size: Tiling) -> tuple[Any, Any, Any]:
     strips = (strip,) if size.strips else ()
     if strips:
         p.output.split(outer[size.along], outer[size.along], strip, size.strips)
+    if strips and size.unit == "warp":  # all filters, so a block more for others is not needed
+        p.output.reorder(*vectors, *group, strip, no, *outer).gpu_blocks(*outer)
+        return no, group[0], strip
     first, last = p.phases[:1], p.phases[1:]
     order = [(*first, no), outer[:-1]]
     inner, behind = reversed(order) if size.apart else order

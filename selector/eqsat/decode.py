@@ -7,7 +7,7 @@ are written as polynomials; a symbol that was left alone comes back as the user'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from selector.dataclass import dataclass
@@ -81,6 +81,9 @@ class Decoder:
 
     def expr(self, term: Term) -> Expr:
         """The expression of a term; InternalError names an unknown constructor."""
+        return _GROUPS.get(term[0], Decoder.scalar)(self, term)
+
+    def scalar(self, term: Term) -> Expr:
         match term:
             case ("Int", int(value)):
                 return IntImm(value)
@@ -180,6 +183,13 @@ class Decoder:
         found = Binary(op, *of_one_type(a, b))
         simplified = self.symbols and op in _ARITHMETIC and found.type == INT32
         return Affine.of(found).to_expr() if simplified else found
+
+
+# Constructors that come often and late in the lists.
+_GROUPS: dict[object, Callable[[Decoder, Term], Expr]] = {
+    **dict.fromkeys(("Ramp", "RampV", "Broadcast", "Always", "Reduce"), Decoder.vector),
+    **dict.fromkeys(("Matrix", "Toeplitz", "ToeplitzT", "MultiplyAdd"), Decoder.tensor),
+}
 
 
 def of_one_type(a: Expr, b: Expr) -> tuple[Expr, Expr]:

@@ -23,6 +23,7 @@ from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.ir.types import INT32, IllTyped, Type
 
 Monomial = tuple[Expr, ...]
+_SUMS = (BinaryOp.ADD, BinaryOp.SUB)
 
 
 def _key(atom: Expr) -> tuple[int, str]:
@@ -103,6 +104,8 @@ class Affine(Hashed):
         return any(name in free_vars(a) for m, _ in self.terms for a in m)
 
     def __add__(self, other: Affine | Expr | int) -> Affine:
+        if isinstance(other, int):
+            return self._plus(other)
         terms = _affine(other).terms
         if not terms or not self.terms:
             return self if self.terms else Affine(terms)
@@ -113,11 +116,16 @@ class Affine(Hashed):
             return Affine(tuple([t for t in total.items() if t[1]]))  # their order, constant last
         return _build(total)
 
+    def _plus(self, number: int) -> Affine:
+        offset = self.offset
+        rest, c = self.terms[:-1] if offset else self.terms, offset + number
+        return Affine((*rest, ((), c)) if c else rest) if number else self
+
     def __neg__(self) -> Affine:
         return Affine(tuple((m, -c) for m, c in self.terms))
 
     def __sub__(self, other: Affine | Expr | int) -> Affine:
-        return self + -_affine(other)
+        return self + (-other if isinstance(other, int) else -_affine(other))
 
     def __mul__(self, other: Affine | Expr | int) -> Affine:
         terms = _affine(other).terms
@@ -209,23 +217,24 @@ def to_affine(e: Expr) -> Affine:
 
 
 def _gather(e: Expr, factor: int, total: dict[Monomial, int]) -> None:
-    """Add ``factor * e`` to a sum."""
-    match e:
-        case Var():
-            m = (e,)
-            total[m] = total.get(m, 0) + factor
-        case IntImm(value):
-            total[()] = total.get((), 0) + factor * value
-        case Binary(BinaryOp.ADD | BinaryOp.SUB as op, a, b):
-            _gather(a, factor, total)
-            _gather(b, factor if op is BinaryOp.ADD else -factor, total)
-        case Binary(BinaryOp.MUL, a, IntImm(value, _)) | Binary(BinaryOp.MUL, IntImm(value, _), a):
-            _gather(a, factor * value, total)
-        case Cast(t, value) if t == value.type:
-            _gather(value, factor, total)
-        case _:
-            for m, c in _atoms(e):
-                total[m] = total.get(m, 0) + factor * c
+    """Add ``factor * e`` to a sum. Most of what is gathered are variables, numbers and sums."""
+    if isinstance(e, Var):
+        m = (e,)
+        total[m] = total.get(m, 0) + factor
+    elif isinstance(e, IntImm):
+        total[()] = total.get((), 0) + factor * e.value
+    elif isinstance(e, Binary) and e.op in _SUMS:
+        _gather(e.a, factor, total)
+        _gather(e.b, factor if e.op is BinaryOp.ADD else -factor, total)
+    elif isinstance(e, Binary) and e.op is BinaryOp.MUL and isinstance(e.b, IntImm):
+        _gather(e.a, factor * e.b.value, total)
+    elif isinstance(e, Binary) and e.op is BinaryOp.MUL and isinstance(e.a, IntImm):
+        _gather(e.b, factor * e.a.value, total)
+    elif isinstance(e, Cast) and e.type == e.value.type:
+        _gather(e.value, factor, total)
+    else:
+        for m, c in _atoms(e):
+            total[m] = total.get(m, 0) + factor * c
 
 
 @lru_cache(maxsize=16384)

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selector.dataclass import dataclass
-from selector.ir.contents import loaded
+from selector.ir.contents import bits_of, kinds_of, loaded
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, Load, Select, Stmt
 from selector.ir.simplify import float_constant
 from selector.ir.traverse import map_expr, map_stmt
 from selector.lowering.online_forms import constantly, times
 
+_CHANGED = bits_of(Call, Select)
 _SIGNS = {BinaryOp.ADD: 1.0, BinaryOp.SUB: -1.0}
 
 
@@ -29,6 +30,8 @@ def with_multiples(s: Stmt, maximum: str, floors: Mapping[str, float]) -> Stmt:
     """
 
     def power(e: Expr) -> Expr:
+        if not kinds_of(e) & _CHANGED:
+            return e
         match map_expr(e, power):
             case Call(_, "exp_f32" | "pow_f32", (*base, x)) as inner if maximum in loaded(x):
                 return replace(inner, args=(*base, _exponent(x, maximum, floors)))

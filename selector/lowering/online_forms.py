@@ -9,7 +9,7 @@ from math import inf, isfinite, log2
 
 import numpy as np
 
-from selector.ir.contents import holds, loaded, without_lets
+from selector.ir.contents import bits_of, holds, kinds_of, loaded, without_lets
 from selector.ir.nodes import (
     Atomic,
     Binary,
@@ -91,6 +91,7 @@ def _constant(e: Expr) -> float | None:
 
 LOWEST = -3e38  # of which every power is 0
 _LOWEST = float(np.float32(LOWEST))
+_MASKED = bits_of(Select, Call)
 LOG2_E = log2(base)
 ZERO = -1000  # powers of 2 and more with an exponent of that or less are 0 in float32
 
@@ -103,6 +104,8 @@ def with_masked_exponents(s: Stmt, floors: Mapping[str, float]) -> Stmt:
     """
 
     def masked(e: Expr) -> Expr:
+        if not kinds_of(e) & _MASKED:
+            return e
         match e:
             case Select(c, low, value) if _is_constant(low) and (other := _negated(c)) is not None:
                 return masked(Select(other, value, low))
@@ -179,6 +182,8 @@ def with_powers_of_two(s: Stmt, floors: Mapping[str, float]) -> Stmt:
     """
 
     def power(e: Expr) -> Expr:
+        if not holds(e, Call):
+            return e
         match map_expr(e, power):
             case Call(kind, "exp_f32", (exponent,)) if _goes_down(exponent, floors):
                 two = Broadcast(FloatImm(2.0, kind.element), kind.lanes)

@@ -56,7 +56,7 @@ def staged_contents(s: Allocate, context: KernelContext) -> Contents | None:
     """``contents`` of a buffer that has its place, by what its copies fill; columns for which its
     panels have no room are neither written nor zeroed.
     """
-    found = contents(s, lambda x: _read_by(x, context), _Copies(s.name, context))
+    found = contents(s, lambda x: _read_by(x, s.name, context), _Copies(s.name, context))
     panels = context.layouts.panels.get(s.name)
     if found is None or panels is None:
         return found
@@ -64,15 +64,19 @@ def staged_contents(s: Allocate, context: KernelContext) -> Contents | None:
     return Contents(found.written & held, found.unwritten & held)
 
 
-def _read_by(s: Store, context: KernelContext) -> Iterator[tuple[str, Affine, Ranges]]:
-    """What has to be a number: what meets zeros, and all that wgmma reads, in whole steps."""
+def _read_by(
+    s: Store, name: str, context: KernelContext
+) -> Iterator[tuple[str, Affine, Ranges]]:
+    """What has to be a number: what meets zeros, and all that wgmma reads, in whole steps; of
+    operands that a buffer is a source of.
+    """
     statement = as_accumulate(s)
     if statement is None:
         return
     step = statement.instruction.k if _by_group(statement) else 1
     statement = context.as_accumulate(s) or statement
     for o, other in ((statement.a, statement.b), (statement.b, statement.a)):
-        if isinstance(o, Access) and (step > 1 or _has_zeros(other)):
+        if isinstance(o, Access) and name in o.sources and (step > 1 or _has_zeros(other)):
             yield from _loaded(o, -(-o.depth // step) * step)
 
 

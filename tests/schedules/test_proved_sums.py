@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chains import KERNELS, proofs, row, rules_of, written
+from proved_sums import KERNELS, proofs, row, rules_of, written
 
 pytestmark = pytest.mark.verified("docs/results/sums.md", "docs/reference/proofs.md")
 
@@ -18,4 +18,4 @@ def test_a_sum_is_reached_by_proved_rules(name: str) -> None:
     assert all(u.block is not None for u in kernel.report.updates)
     assert "multiply-add" in " ".join(rules_of(kernel))
     assert {proofs()[rule][0] for rule in rules_of(kernel)} == {"proved"}
-    assert row(name, kernel) == written()[name], "python tests/schedules/chains.py"
+    assert row(name, kernel) == written()[name], "python tests/schedules/proved_sums.py"

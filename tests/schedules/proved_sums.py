@@ -1,7 +1,7 @@
 """By which rules sums in other words go to tensor units, and what proofs of these take as given:
-the table in ``docs/results/sums.md``, which ``test_chains.py`` compares.
+the table in ``docs/results/sums.md``, which ``test_proved_sums.py`` compares.
 
-    python tests/schedules/chains.py      rewrites it
+    python tests/schedules/proved_sums.py      rewrites it
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ is refused with its reason; nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import halide
@@ -20,6 +19,7 @@ from halide_bridge.names import plain
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.program import Member, Program, Reduced, read_program
 from halide_bridge.schedules.sizes import is_argument
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var

@@ -8,7 +8,6 @@ the pixels that any of them reads: what a tensor unit can do. ``cpp/grouped.cpp`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.checks import output_funcs
@@ -16,6 +15,7 @@ from halide_bridge.memory import caller_location
 from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.stock import Func
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError
 
 

@@ -9,7 +9,7 @@ The native module runs Halide's own passes up to vectorization, with ours in bet
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from halide_bridge import checks
@@ -21,6 +21,7 @@ from halide_bridge.normalise import normalise
 from halide_bridge.promises import promises_of
 from halide_bridge.records import Reader, Record, read_type
 from halide_bridge.stock import Func, Pipeline
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError
 from selector.garbage import collector_paused
 from selector.ir.module import Module

@@ -13,13 +13,14 @@ import weakref
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TypeVar
 
 from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.stock import Func, is_func, is_image_param
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.kinds import GridKind
 from selector.ir.nodes import Memory

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 from selector.diagnostics import ScheduleError
+from selector.runtime.versions import version
 
 HALIDE_VERSION = "21.0.0"
 
@@ -26,10 +26,10 @@ def check_version(installed: str) -> None:
 def native() -> ModuleType:
     """The module ``halide_bridge._native``; ScheduleError if it, or its Halide, is not there."""
     try:
-        check_version(version("halide"))
         import_module("halide")  # its library has to be loaded first
+        check_version(version("halide"))
         return import_module("halide_bridge._native")
-    except (PackageNotFoundError, ImportError) as error:
+    except ImportError as error:
         raise ScheduleError(
             "the native part of halide_bridge cannot be loaded",
             why=str(error),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 
 @cache
@@ -44,7 +44,7 @@ def program_files() -> tuple[tuple[str, str], ...]:
 
 
 def _texts(folder: str, ending: str = ".egg") -> tuple[tuple[str, str], ...]:
-    place = files(__name__).joinpath(folder)
+    place = Path(__file__).parent / folder
     found = (f for f in place.iterdir() if f.name.endswith(ending))
     return tuple(
         (f.name, f.read_text(encoding="utf-8")) for f in sorted(found, key=lambda f: f.name)

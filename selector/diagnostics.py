@@ -7,8 +7,9 @@ print without a traceback of our insides on the command line.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from selector.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

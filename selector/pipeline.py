@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from selector import dump, environment
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError, UserError
 from selector.garbage import collector_paused
 from selector.ir.module import Module

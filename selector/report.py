@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from selector import performance
+from selector.dataclass import dataclass
 from selector.diagnostics import Where
 from selector.intrinsics.records import find
 from selector.runtime.plan import CopyCost

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import TargetError
 from selector.gpu.ir.memory import Map
 from selector.gpu.ir.nodes import Kernel, walk

@@ -8,8 +8,7 @@ at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.diagnostics import TargetError
 
 COMPILE_ONLY = "compile-only, not run on this hardware"

@@ -17,9 +17,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("selector", "rules", "halide_bridge", "casestudies")
 
-# What every room may use: errors, targets, environment variables, what reports are made of, and
-# that garbage is not looked for.
+# What every room may use: dataclasses, errors, targets, environment variables, what reports are
+# made of, and that garbage is not looked for.
 COMMON = (
+    "selector.dataclass",
     "selector.diagnostics",
     "selector.targets",
     "selector.environment",
@@ -186,6 +187,20 @@ def test_a_file_imports_only_what_its_room_may(path: Path) -> None:
         if library in LIBRARIES and not inside(name, LIBRARIES[library]):
             wrong.append(where)
     assert not wrong, "\n".join(wrong)
+
+
+# Fields for ``__post_init__`` alone.
+STANDARD_DATACLASSES = ("selector.dataclass", "selector.workbench.prove.values", "casestudies")
+
+
+def test_dataclasses_are_those_that_are_made_quickly() -> None:
+    standard = [
+        name
+        for path in files()
+        if not inside(name := module_name(path), STANDARD_DATACLASSES)
+        and any(target == "dataclasses.dataclass" for target, _ in imported(path))
+    ]
+    assert not standard, f"{standard}: import it from selector.dataclass"
 
 
 def imports_of_ours() -> dict[str, set[str]]:

@@ -160,7 +160,8 @@ class Case:
     given. ``random(problem, seed, xp)``: inputs of its own where normally distributed ones do not
     suit. ``on_target(problem, schedule, target)``: the schedule that stands behind that name on a
     target, where it is not the same on all. ``plain(problem)``: the output without any schedule,
-    where the compiler makes that of ``tensor`` (``build`` does not know it then).
+    where the compiler makes that of ``tensor`` (``build`` does not know it then);
+    ``tilings(problem, target)``: those that it is to take, by the names of Funcs.
     """
 
     name: str
@@ -182,20 +183,23 @@ class Case:
     output_name: str = "output"
     tuning: Tunable | None = None
     plain: Callable[[Any], Any] | None = None
+    tilings: Callable[[Any, Target], Mapping[str, Any]] | None = None
     tolerance: Mapping[str, float] = field(
         default_factory=lambda: {"f32": 2e-3, "f16": 5e-3, "bf16": 1e-2, "s32": 0.0, "s8": 2e-3}
     )
 
     def scheduled(self, problem: Any, schedule: str, target: str) -> Any:
         """The output, scheduled for a target by its name (``cuda``: the GPU at hand)."""
+        from selector import resolve_target
+
         if schedule == "tensor" and self.plain is not None:
             from casestudies.common import automatic
 
+            found = resolve_target(target)
+            tilings = self.tilings(problem, found) if self.tilings is not None else None
             arrays = (*problem.inputs, problem.output)
-            return automatic.scheduled(self.plain(problem), arrays, target)
+            return automatic.scheduled(self.plain(problem), arrays, found, tilings)
         if self.on_target is not None:
-            from selector import resolve_target
-
             schedule = self.on_target(problem, schedule, resolve_target(target))
         return self.build(problem, schedule)
 

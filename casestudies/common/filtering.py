@@ -17,7 +17,7 @@ from selector.diagnostics import UserError
 from selector.families.windows import Axis, Shape, Tiling, ranked
 from selector.families.windows.limits import why_not
 from selector.machine import machine_for
-from selector.targets import Target, find_target
+from selector.targets import find_target
 
 ELEMENTS = ("f16", "bf16")
 TARGET = "sm_90a"
@@ -81,7 +81,7 @@ class Filtering:
         return tilings_of(self.shape)
 
     def tiling(self, schedule: str) -> Tiling:
-        """Of the schedule ``tensor``, for warps, or ``wgmma``; ``UserError`` if it has none."""
+        """Of the schedule ``mma``, for warps, or ``wgmma``; ``UserError`` if it has none."""
         found = self.tilings.groups if schedule == "wgmma" else self.tilings.warps
         if found is None:
             raise UserError(f"warpgroups have no tiles for {self.name}")
@@ -207,7 +207,7 @@ def space(problem: Filtering) -> list[Tiling]:
 
 
 def scheduled(p: Any, problem: Filtering, schedule: str, threads: Any = None) -> Any:
-    """The output of a pipeline of ``filters``, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a),
+    """The output of a pipeline of ``filters``, scheduled as ``mma`` or ``wgmma`` (sm_90a),
     ``cuda`` (in such threads), ``amx`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.common import amx, filters
@@ -233,9 +233,3 @@ def tunable(defined: Callable[[Any], Any]) -> Tunable:
         return filters.tensor(defined(problem), tiling)
 
     return Tunable(space, configured)
-
-
-def on_target(problem: Filtering, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any and the model finds them faster."""
-    wide = schedule == "tensor" and target.has("wgmma")
-    return "wgmma" if wide and problem.tilings.best.unit == "group" else schedule

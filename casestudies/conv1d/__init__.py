@@ -22,8 +22,8 @@ def defined(problem: Problem) -> Any:
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor``, ``cuda``, ``amx`` or ``plain`` (Halide's
-    default, for the CPU).
+    """The pipeline's output, scheduled as ``cuda``, ``amx`` or ``plain`` (Halide's default, for the
+    CPU); in tiles that the model has for warps or for warpgroups, ``mma`` or ``wgmma``.
     """
     check_operands(schedule, problem.element, "--element bf16")
     return scheduled(defined(problem), problem, schedule)
@@ -43,4 +43,5 @@ CASE = Case(
     schedules=("tensor", "cuda", "amx"),
     pictures=PICTURES,
     tuning=tunable(defined),
+    plain=lambda problem: defined(problem).output,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
 from casestudies.common.case import Case, Option, check_operands
-from casestudies.common.filtering import ELEMENTS, on_target, scheduled, tunable
+from casestudies.common.filtering import ELEMENTS, scheduled, tunable
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.conv2d.bench import PEERS
 from casestudies.conv2d.problem import BENCHMARK, SMALL, Problem
@@ -22,8 +22,8 @@ def defined(problem: Problem) -> Any:
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda``, ``amx``
-    or ``plain`` (Halide's default, for the CPU).
+    """The pipeline's output, scheduled as ``cuda``, ``amx`` or ``plain`` (Halide's default, for the
+    CPU); in tiles that the model has for warps or for warpgroups, ``mma`` or ``wgmma``.
     """
     check_operands(schedule, problem.element, "--element bf16")
     return scheduled(defined(problem), problem, schedule)
@@ -38,10 +38,10 @@ CASE = Case(
     small=SMALL,
     options=partial(Problem.from_options, taps=16),
     peers=PEERS,
-    on_target=on_target,
     compared=BENCHMARK,
     arguments=(TAPS, BOUNDARY, Option("element", "of image and taps", choices=ELEMENTS)),
     schedules=("tensor", "cuda", "amx"),
     pictures=PICTURES,
     tuning=tunable(defined),
+    plain=lambda problem: defined(problem).output,
 )

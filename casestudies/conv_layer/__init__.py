@@ -3,76 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from casestudies.common.case import Case, Option, positive, size_of
 from casestudies.conv_layer.bench import PEERS
-from casestudies.conv_layer.problem import BENCHMARK, SMALL, Problem
+from casestudies.conv_layer.problem import BENCHMARK, SMALL, TILINGS, Problem
 from casestudies.conv_layer.reference import reference
-from casestudies.conv_layer.tiles import (
-    NARROW,
-    WARP_SHARED,
-    GroupChunks,
-    Groups,
-    group_tiles,
-    warp_chunks,
-)
 from selector.diagnostics import UserError
-from selector.families.layers import Tiling
+from selector.families.layers import Shape, Tiling, candidates
+from selector.machine import machine_for
 from selector.targets import Target
 
-WARPGROUPS = ("wgmma", "tcgen05")
+
+def funcs(problem: Problem) -> Any:
+    """The pipeline without a schedule."""
+    from casestudies.conv_layer.algorithm import layer
+
+    return layer(
+        problem.channels, problem.filters, problem.stride, padded=problem.padded,
+        residual=problem.residual, result=problem.result, window=problem.window,
+    )  # fmt: skip
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (warps), ``narrow`` (the same with less shared
-    memory), ``wgmma`` (warpgroups, sm_90a), ``tcgen05`` (sm_100a), ``cuda`` or
+    """The pipeline's output, scheduled as ``mma`` (as for a GPU that has only warps), ``cuda`` or
     ``plain`` (Halide's default, for the CPU).
     """
-    from casestudies.conv_layer import chunks
-    from casestudies.conv_layer import schedule as schedules
-    from casestudies.conv_layer.algorithm import layer
-    from casestudies.conv_layer.family import by_family
-    from casestudies.conv_layer.warpgroups import warpgroups
+    from casestudies.common.automatic import scheduled
+    from casestudies.conv_layer.schedule import cuda
 
-    tile = group_tiles(problem.extents) if schedule in WARPGROUPS else None
-    dealt = schedule not in ("cuda", "plain") and not isinstance(tile, Tiling)
-    pipeline = layer(
-        problem.channels, problem.filters, problem.stride, dealt=dealt, padded=problem.padded,
-        residual=problem.residual, result=problem.result, window=problem.window,
-    )  # fmt: skip
-    match tile:
-        case Tiling():
-            return by_family(pipeline, tile)
-        case Groups():
-            return warpgroups(pipeline, tile)
-        case GroupChunks():
-            one = schedule == "tcgen05"
-            return chunks.groups(pipeline, replace(tile, cluster=1) if one else tile)
-        case None:
-            pass
+    pipeline = funcs(problem)
+    if schedule == "mma":
+        return scheduled(pipeline.output, (*problem.inputs, problem.output), "sm_80")
     if schedule == "cuda":
-        return schedules.cuda(pipeline, problem)
-    if schedule == "plain":
-        pipeline.conv.compute_root()
-        return pipeline.output
-    room = NARROW if schedule == "narrow" else WARP_SHARED
-    layer = problem.channels, problem.filters, problem.stride, room, problem.window
-    if schedules.fits(*layer):
-        return schedules.tensor(pipeline, schedules.tiles_for(*layer))
-    size = warp_chunks(problem.filters, problem.stride, room, problem.window)
-    return chunks.warps(pipeline, size)
+        return cuda(pipeline, problem)
+    pipeline.conv.compute_root()
+    return pipeline.output
+
+
+def tilings(problem: Problem, target: Target) -> dict[str, Tiling]:
+    """Those of the table's layers. For tensor memory, of which nothing was measured, the machine
+    model's for an older GPU.
+    """
+    if not target.has("wgmma") and not target.has("tcgen05"):
+        return {}
+    found = TILINGS.get(problem)
+    if found is None and target.has("tcgen05"):
+        reach, steps = (problem.window.reach,) * 2, (problem.stride,) * 2
+        shape = Shape(
+            (problem.width, problem.height, problem.batch), problem.filters, problem.channels,
+            problem.taps**2, steps=(*steps, 1), reach=(*reach, 0), rows=1, fixed=True, across=True,
+        )  # fmt: skip
+        found = candidates(shape, machine_for("sm_90a"))[0]
+    return {} if found is None else {"conv": found}
 
 
 def on_target(problem: Problem, schedule: str, target: Target) -> str:
-    """``tensor`` means warpgroups where there are any; ``mma`` is then the one for warps."""
-    wide = next((name for name in WARPGROUPS if target.has(name)), "")
-    if schedule == "mma" and not wide:
-        raise UserError(f"{problem.program} on {target.name}: tensor is mma already")
-    if schedule != "tensor":
-        return schedule
-    return wide or ("narrow" if target.shared_memory < WARP_SHARED else schedule)
+    """``mma`` is for targets that have warpgroups as well."""
+    if schedule == "mma" and not (target.has("wgmma") or target.has("tcgen05")):
+        raise UserError(f"{problem.name} on {target.name}: tensor is mma already")
+    return schedule
 
 
 def from_options(options: Mapping[str, Any]) -> Problem:
@@ -100,6 +90,8 @@ CASE = Case(
     interpreted=(64, 64, 4),
     schedules=("tensor", "mma", "cuda"),
     on_target=on_target,
+    plain=lambda problem: funcs(problem).output,
+    tilings=tilings,
     arguments=(
         Option("batch", "number of images (default 4096)", positive),
         Option("channels", "channels of the input (default 16)", positive),

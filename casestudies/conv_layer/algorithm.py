@@ -5,10 +5,8 @@ Channels are innermost (NHWC in NumPy's order of axes): with bias where the sum 
 ``output = max(conv, 0)`` (paper section IV).
 
 A padded image has zeros around it, here a pixel of them: taps read ``I(ci, x + rx - 1, y + ry - 1,
-n)``. With a dilation they read every second pixel, say: ``I(ci, x + 2*rx, y + 2*ry, n)``.
-
-With a stride, taps read every second pixel, say. ``planes(c, x, y, n, p) = I(c, 2*x + p, y, n)``
-deals a row's pixels out, so that a tap reads neighbours of one plane.
+n)``. With a dilation they read every second pixel, say: ``I(ci, x + 2*rx, y + 2*ry, n)``. With a
+stride windows do: ``I(ci, 2*x + rx, 2*y + ry, n)``.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ from dataclasses import dataclass
 
 import halide as hl
 
-from casestudies.conv_layer.tiles import USUAL, Window
+from casestudies.conv_layer.problem import USUAL, Window
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """The Funcs that a schedule talks about. ``arrays`` are the inputs, ``image`` is what taps
-    read. ``r.x`` runs over the input channels, ``r.y`` and
-    ``r.z`` over the taps of a row and the rows of taps. ``planes`` where pixels are dealt out.
+    read. ``r.x`` runs over the input channels, ``r.y`` and ``r.z`` over the taps of a row and the
+    rows of taps.
     """
 
     inputs: int
@@ -40,23 +38,6 @@ class Layer:
     y: hl.Var
     n: hl.Var
     r: hl.RDom
-    planes: hl.Func | None = None
-    window: Window = USUAL
-
-    @property
-    def taps(self) -> tuple[int, int]:
-        return self.window.taps, self.window.taps
-
-    @property
-    def reader(self) -> hl.Func:
-        """What reads the image."""
-        return self.planes or self.conv
-
-    def staged(self, image: hl.ImageParam | hl.Func) -> hl.Func:
-        """What a block copies of the image, or of a copy of it: ``(c, x, y, n)``, of planes
-        ``(c, x, y, n, p)``.
-        """
-        return self.planes or image.in_(self.conv)
 
 
 def layer(
@@ -64,15 +45,13 @@ def layer(
     outputs: int,
     stride: int = 1,
     *,
-    dealt: bool = True,
     padded: bool = False,
     residual: bool = False,
     result: str = "f32",
     window: Window = USUAL,
 ) -> Layer:
     """The unscheduled pipeline; the numbers of channels are constants of the compiled kernel, the
-    number and size of the images are not. ``dealt``: with a stride pixels are dealt out.
-    ``padded``, ``residual`` and ``result``: see ``problem``.
+    number and size of the images are not. ``padded``, ``residual`` and ``result``: see ``problem``.
     """
     image = hl.ImageParam(hl.Float(16), 4, "I")
     weights = hl.ImageParam(hl.Float(16), 4, "K")
@@ -82,13 +61,8 @@ def layer(
     r = hl.RDom([(0, inputs), (0, window.taps), (0, window.taps)], "r")
     across, down = (v if window.dilation == 1 else window.dilation * v for v in (r.y, r.z))
     conv[c, x, y, n] = hl.f32(bias[c])
-    planes, source = None, zeros_around(image, window) if padded else image
-    if stride == 1 or not dealt:
-        pixel = source[r.x, stride * x + across, stride * y + down, n]
-    else:
-        planes, p = hl.Func("planes"), hl.Var("p")
-        planes[c, x, y, n, p] = source[c, stride * x + p, y, n]
-        pixel = planes[r.x, x + across // stride, stride * y + down, n, across % stride]
+    source = zeros_around(image, window) if padded else image
+    pixel = source[r.x, stride * x + across, stride * y + down, n]
     conv[c, x, y, n] += hl.f32(pixel) * hl.f32(weights[c, r.x, r.y, r.z])
     arrays, value = (image, weights, bias), conv[c, x, y, n]
     if residual:
@@ -96,8 +70,9 @@ def layer(
         arrays, value = (*arrays, added), value + hl.f32(added[c, x, y, n])
     value = hl.max(value, 0.0)
     output[c, x, y, n] = value if result == "f32" else hl.cast(hl.Float(16), value)
+    output.bound(c, 0, outputs)
     sizes = inputs, outputs, stride
-    return Layer(*sizes, arrays, source, weights, conv, output, c, x, y, n, r, planes, window)
+    return Layer(*sizes, arrays, source, weights, conv, output, c, x, y, n, r)
 
 
 def zeros_around(image: hl.ImageParam, window: Window) -> hl.Func:

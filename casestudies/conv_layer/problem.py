@@ -5,10 +5,29 @@ out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from casestudies.common.case import ArraySpec, check_known
-from casestudies.conv_layer.tiles import TAPS, Extents, Window, tile_name
 from selector.diagnostics import UserError
+from selector.families.layers import Tiling
+
+TAPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """``taps`` x ``taps`` pixels, every ``dilation``-th of a row and of the rows."""
+
+    taps: int = TAPS
+    dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """From the first pixel to the last."""
+        return self.dilation * (self.taps - 1)
+
+
+USUAL = Window()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +65,12 @@ class Problem:
         check_known("conv_layer", "result", self.result, ("f32", "f16"))
 
     @property
-    def name(self) -> str:
-        return f"{self.program}-{self.batch}x{self.height}x{self.width}"
+    def program(self) -> str:
+        """A schedule is for one size."""
+        return self.name
 
     @property
-    def program(self) -> str:
+    def name(self) -> str:
         step = f"-s{self.stride}" if self.stride > 1 else ""
         more = f"-t{self.taps}" * (self.taps != TAPS)
         more += (
@@ -59,20 +79,8 @@ class Problem:
             + "-residual" * self.residual
         )
         more += f"-{self.result}" * (self.result != "f32")
-        return f"conv_layer-c{self.channels}-{self.filters}{step}{more}{tile_name(self.extents)}"
-
-    @property
-    def extents(self) -> Extents:
-        """All that tiles depend on."""
-        return Extents(
-            self.batch,
-            self.height,
-            self.width,
-            self.channels,
-            self.filters,
-            self.stride,
-            self.window,
-        )
+        size = f"{self.batch}x{self.height}x{self.width}"
+        return f"conv_layer-c{self.channels}-{self.filters}{step}{more}-{size}"
 
     @property
     def border(self) -> int:
@@ -111,6 +119,28 @@ BENCHMARK = (
     Problem(32, 56, 56, 64, 64),
     Problem(32, 28, 28, 128, 128),
 )
+
+
+def _tiling(
+    box: tuple[int, int, int], groups: int, n: int, k: int, stages: int, **more: Any
+) -> Tiling:
+    """Of all taps, groups of rows below each other."""
+    return Tiling(box, groups, 1, n, k, stages, taps=TAPS**2, reach=(TAPS - 1, TAPS - 1, 0), **more)
+
+
+# Found by hand, and timed; the machine model takes deeper rings, longer runs, and more pixels.
+TILINGS = dict(
+    zip(
+        BENCHMARK,
+        (
+            _tiling((64, 1, 1), 4, 16, 16, 2, boxes=2, strips=2, persistent=True),
+            _tiling((64, 1, 1), 4, 32, 32, 2, boxes=2, strips=2, persistent=True),
+            _tiling((8, 1, 8), 2, 64, 16, 6, boxes=2, persistent=True),
+            _tiling((8, 1, 8), 7, 64, 16, 5, apart=True),
+        ),
+        strict=True,
+    )
+)
 # A whole tile and one pixel more and less, a single pixel, prime extents; more or fewer channels
 # out than in, numbers of channels that 16 and 8 do not divide; channels in runs, images side by
 # side; strides.
@@ -132,6 +162,6 @@ SMALL = tuple(
         (1, 3, 67, 128, 128),
         (1, 5, 67, 16, 32, 2),
         (9, 3, 7, 80, 64, 2),
-        (2, 5, 3, 12, 20, 3),
+        (2, 5, 3, 24, 20, 3),
     )
 )

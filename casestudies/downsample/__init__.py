@@ -7,7 +7,7 @@ from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
 from casestudies.common.case import Case, Option, given, picture_size, positive
-from casestudies.common.filtering import on_target, scheduled, tunable
+from casestudies.common.filtering import scheduled, tunable
 from casestudies.common.pictures import PICTURES, TAPS
 from casestudies.downsample.bench import PEERS
 from casestudies.downsample.problem import BENCHMARK, SMALL, Problem
@@ -22,7 +22,7 @@ def defined(problem: Problem) -> Any:
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
+    """The pipeline's output, scheduled as ``mma``, ``wgmma`` (sm_90a), ``cuda`` or
     ``plain`` (Halide's default, for the CPU).
     """
     return scheduled(defined(problem), problem, schedule)
@@ -45,7 +45,6 @@ CASE = Case(
     small=SMALL,
     options=from_options,
     peers=PEERS,
-    on_target=on_target,
     compared=BENCHMARK,
     arguments=(TAPS, Option("factor", "pixels to one, along each axis (2)", positive), BOUNDARY),
     pictures=PICTURES,

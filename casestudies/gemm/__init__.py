@@ -42,9 +42,9 @@ def build(problem: Problem, schedule: str) -> Any:
     if schedule == "tcgen05":
         return schedules.tensor(product, tensor_groups_for(problem.shape))
     if schedule == "amx":
-        from casestudies.gemm.amx import amx
+        from casestudies.amx_matmul.schedule import Tiles, parallel
 
-        return amx(product)
+        return parallel(product, Tiles(vector_n=16))
     if schedule == "cuda":
         return schedules.cuda(product, problem)
     if schedule == "plain":

@@ -25,7 +25,7 @@ PEERS, INDUCTOR = "eager,tensor_selector,inductor", {"inductor", "max-autotune"}
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
-    parser.add_argument("--only", default=",".join(m.name for m in MODELS))
+    parser.add_argument("--only", default=",".join(m.name for m in MODELS if not m.missing))
     parser.add_argument("--batch", default="1")
     parser.add_argument("--peers", default=PEERS)
     parser.add_argument("--folder", default="", help="of regions")

@@ -28,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     for model in MODELS:
         if options.only not in model.name:
             continue
+        if model.missing:
+            print(f"{model.name} left out: there is no {model.missing}", flush=True)
+            continue
         start = time.perf_counter()
         traced(model, options.batch, given)
         print(model.name, f"{time.perf_counter() - start:.0f} s", flush=True)

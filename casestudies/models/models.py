@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch as installed
@@ -28,6 +29,11 @@ class Model:
     words: int = 0
     restores: bool = False
     quantised: bool = False
+
+    @property
+    def missing(self) -> str:
+        """The package that it needs and that is not here; empty if it can be built."""
+        return "torchao" if self.quantised and find_spec("torchao") is None else ""
 
     def build(self, device: str, dtype: Any, batch: int = 1) -> Any:
         """The model, the same on each device, for any batch, but if it is quantised."""

@@ -28,11 +28,7 @@ def unscheduled(row: Row) -> tuple[str, Problem] | None:
     are measured; None of others.
     """
     values: dict[str, Any] = dict(row.fields)
-    if row.family == "attention":
-        return "plain.attention", PlainAttention(**values)
-    if row.family != "conv" or _is_plain(row.fields):
-        return None
-    return "plain.layer", Layer(**values)
+    return ("plain.attention", PlainAttention(**values)) if row.family == "attention" else None
 
 
 def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
@@ -69,10 +65,11 @@ def _attention(fields: Fields) -> tuple[str, Problem]:
 
 def _conv(fields: Fields) -> tuple[str, Problem]:
     """A layer; of 1 x 1 taps and no stride it is a product of pixels and weights. Those that the
-    case study has no schedule for are plain ones.
+    case study has no algorithm for are plain jobs.
     """
     values: dict[str, Any] = dict(fields)
-    if _is_plain(fields):
+    other = fields["layout"] != "NHWC" or fields["types"] != "f16-f16"
+    if other or "transposed" in fields:
         return "plain.layer", Layer(**values)
     pixels = values["batch"] * values["height"] * values["width"]
     if values["taps"] == 1 and values["stride"] == 1:
@@ -82,13 +79,6 @@ def _conv(fields: Fields) -> tuple[str, Problem]:
     others = {name: values[name] for name in ("dilation", "residual") if name in values}
     layer = {name: values[name] for name in names} | others
     return "conv_layer", ConvLayer(**layer, padded=True, result="f16")
-
-
-def _is_plain(fields: Fields) -> bool:
-    """Whether no case study has a schedule for such a layer."""
-    return (
-        fields["layout"] != "NHWC" or fields["types"] != "f16-f16" or "transposed" in fields
-    )  # fmt: skip
 
 
 def _sampling(fields: Fields) -> tuple[str, Problem]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from casestudies.common.boundary import BOUNDARY
 from casestudies.common.case import Case, Option, given, picture_size, positive
-from casestudies.common.filtering import on_target, scheduled, tunable
+from casestudies.common.filtering import scheduled, tunable
 from casestudies.upsample.bench import PEERS
 from casestudies.upsample.pictures import PICTURES
 from casestudies.upsample.problem import BENCHMARK, SMALL, Problem
@@ -22,7 +22,7 @@ def defined(problem: Problem) -> Any:
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (mma), ``wgmma`` (sm_90a), ``cuda`` or
+    """The pipeline's output, scheduled as ``mma``, ``wgmma`` (sm_90a), ``cuda`` or
     ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.upsample.schedule import threads_for
@@ -48,7 +48,6 @@ CASE = Case(
     small=SMALL,
     options=from_options,
     peers=PEERS,
-    on_target=on_target,
     compared=BENCHMARK,
     arguments=(
         Option("taps", "of the filter, all phases", positive),

@@ -9,13 +9,13 @@ next tile while its results leave.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import online, persistent, pipeline_stages, store_in
 from halide_bridge.schedules.contraction import as_one
 from halide_bridge.stock import GPU_SHARED, GUARD, REGISTER, rvars, variables
+from selector.dataclass import dataclass
 from selector.families.attention.tiling import DEPTH, JOINED_AT_ONCE, Tiling, padded
 
 HEADS = 2  # dimensions of blocks beside that of queries

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from functools import partial
 from io import StringIO
 from typing import Any
@@ -23,7 +23,7 @@ from halide_bridge.memory import apart
 from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
-from halide_bridge.schedules.candidates import candidates, forms, sum_of
+from halide_bridge.schedules.candidates import Given, candidates, form_of, forms, sum_of
 from halide_bridge.schedules.factors import (
     set_apart,
     set_divided,
@@ -43,6 +43,7 @@ from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
+from selector.dataclass import dataclass
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
 from selector.eqsat.facts import legal_instructions
 from selector.families.bands import worth
@@ -79,6 +80,7 @@ def autoschedule(
     target: str | Target = "cuda",
     sizes: Sizes | None = None,
     instructions: Iterable[str] | None = None,
+    tilings: Mapping[str, Given] | None = None,
 ) -> Schedule:
     """Schedule a plain pipeline for a GPU: a Func, several, or a Pipeline.
 
@@ -90,14 +92,17 @@ def autoschedule(
     and arguments by name; it takes any other size as well. Estimates (``set_estimates``) of outputs
     do the same. ``instructions``: the families (``"mma"``) or names that are allowed, as for
     ``selector.compile``; ``"tf32"`` has to be named, it rounds products of single floats, and
-    ``"fp8"``, whose sums have about 14 bits.
+    ``"fp8"``, whose sums have about 14 bits. ``tilings``: of some sums, by the names of
+    their Funcs, how a tensor unit has them (a ``Tiling`` of ``selector.families``), in place of
+    what the machine model takes for best.
 
-    ``ScheduleError`` for what is no output, for a second call and for a CPU target.
+    ``ScheduleError`` for what is no output, for a second call, for a CPU target and for tilings
+    that sums cannot have.
     """
     location = memory.caller_location()
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
-    wanted = _wanted(target, instructions, location)
+    wanted = replace(_wanted(target, instructions, location), tilings=tilings or {})
     plan, first = _plan(outputs, wanted, sizes, location)
     schedule = _applied(outputs, plan)
     _scheduled.update((func.name(), location) for func in outputs)
@@ -133,10 +138,14 @@ def lower_auto(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What a schedule is for: a GPU, and the instructions that are allowed (None: all)."""
+    """What a schedule is for: a GPU, the instructions that are allowed (None: all), and the tilings
+    that sums have to have, by the names of Funcs; where it was asked for.
+    """
 
     target: Target
     instructions: tuple[str, ...] | None = None
+    location: str = ""
+    tilings: Mapping[str, Given] = field(default_factory=dict[str, Given])
 
     @property
     def asked(self) -> frozenset[str]:
@@ -198,7 +207,7 @@ def _plan(
     stored, precisions = set[str](), dict[str, str]()
     zero_points = partial(set_zero_points, known=known)
     one = partial(set_together, known=known, factors=stored, precisions=precisions)
-    apart = partial(set_apart, known=known, machine=machine)
+    apart = partial(set_apart, known=known, machine=machine, given=wanted.tilings)
     for step in (set_narrow, set_divided, zero_points, one, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
@@ -217,8 +226,9 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) ->
     for member in program:
         plan = _attending(member, outputs, program, plan, wanted)
     taken = {name for found, _ in plan.online.values() for name in found.inside}
+    plan = _told(outputs, program, plan, wanted)
     for member in program:
-        given = member.fixed or member.name in taken
+        given = member.fixed or member.name in taken or member.label in wanted.tilings
         found = "" if given else sum_of(member, program, known, plan.machine)
         if isinstance(found, str):
             if found:
@@ -242,6 +252,26 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) ->
     return _spread(outputs, program, plan, wanted)
 
 
+def _told(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+    """The plan with the tilings that were given. ``ScheduleError`` for one that cannot be."""
+    members = {m.label: m for m in program}
+    for label, tiling in wanted.tilings.items():
+        found: Any = "there is no such Func"
+        if label in members:
+            found = form_of(tiling, members[label], program, plan.known, plan.machine)
+        if not isinstance(found, str):
+            plan = plan.having(label, found, tiling)
+            found = _why_not(outputs, plan, wanted)
+        if isinstance(found, str) and (found or label not in plan.tensor):
+            raise ScheduleError(
+                f"`{label}` cannot have the tiling {tiling.label}",
+                why=found or "it is no sum of the tiling's family",
+                hint="leave it out of `tilings`, and the machine model chooses",
+                where=wanted.location,
+            )
+    return plan
+
+
 def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
     """The plan with clusters of blocks for long rows, if there are such and the compiler takes
     them.
@@ -255,7 +285,7 @@ def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
 
 def _made(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
     """The plan with filters whose blocks make what they read, each in one chain at most."""
-    done = set[str]()
+    done = {*wanted.tilings}
     for chain in chains(program, plan):
         names = {chain.last, *chain.before}
         if not done & names:
@@ -304,7 +334,8 @@ def _attending(
 
 
 def _wanted(target: str | Target, instructions: Iterable[str] | None, location: str) -> _Wanted:
-    return _Wanted(_gpu(target, location), None if instructions is None else tuple(instructions))
+    allowed = None if instructions is None else tuple(instructions)
+    return _Wanted(_gpu(target, location), allowed, location)
 
 
 def _gpu(target: str | Target, location: str) -> Target:

@@ -9,7 +9,6 @@ its own; so the results of a first pass are stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.groups import Taps
@@ -23,6 +22,7 @@ from halide_bridge.schedules.recognise.resampling import Resampling
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import GPU_SHARED
+from selector.dataclass import dataclass
 from selector.families.bands import Tiling, tiling_of
 from selector.machine import Machine
 

@@ -8,7 +8,6 @@ time where it is too long to be staged as a whole. What reads the sums' elements
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
@@ -22,6 +21,7 @@ from halide_bridge.schedules.recognise.reuse import Index, Read, Reuse
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.stock import GPU_SHARED, REGISTER
+from selector.dataclass import dataclass
 from selector.families.blocks import RUN, RUN_OF_TERMS, Factor, Sums, Tile, ranked
 from selector.machine import Machine
 

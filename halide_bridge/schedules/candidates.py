@@ -12,7 +12,7 @@ from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import Member, Program, number
 from halide_bridge.schedules.recognise.windows import CHANNELS, Window, window_of
 from halide_bridge.schedules.sizes import Guess
-from halide_bridge.schedules.turns import argument_of
+from halide_bridge.schedules.turns import Argument, argument_of
 from selector.families import channels, contraction, layers, transforms, windows
 from selector.ir.nodes import Var
 from selector.ir.types import FLOAT32
@@ -22,7 +22,8 @@ from selector.targets import find_target
 NARROW = 1.5  # of what windows are thought to take they do, where planes do not fill their tiles
 LEAST_SHARE = 0.25  # below that CUDA cores, at a third of their rate, are as fast
 Sum = Product | Window | Layer
-Tiling = contraction.Tiling | windows.Tiling | layers.Tiling | transforms.Tiling
+Given = contraction.Tiling | windows.Tiling | layers.Tiling
+Tiling = Given | transforms.Tiling
 
 
 def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> Sum | str:
@@ -38,24 +39,15 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
     if isinstance(product, Product) and product.plain:
         return product
     layer = layer_of(member, program)
-    if isinstance(layer, Layer) and not find_target(machine.target).has("wgmma"):
-        # It may be a product of the pixels that each tap reads.
-        layer = "only warpgroups have layers with phases" if max(layer.phases) > 1 else ""
-    if isinstance(layer, Layer):
+    if isinstance(layer, Layer) and find_target(machine.target).has("wgmma"):
         source = argument_of(program.members[layer.image], layer.inner, program)
         if source is None and layer.inner:  # what is computed lies as it does
             return window_of(member, program) or product
-        turned = source is not None and source.along > 0
-        if source is not None and not turned:
-            row = known.extent(source.source, 0) * layer.bytes
-            turned = row % layers.VECTOR > 0
-            layer = replace(layer, copied=turned)
-        if _is_joined(layer, turned, program, known, machine):
-            return replace(layer, joined=True)
-        why = _why_not_copied(layer, turned, program, known, machine)
-        if why and layer.copied and prod(layer.steps) == 1:  # threads bring rows that lie anyhow
-            return replace(layer, copied=False)
-        return why or layer
+        return _by_groups(layer, source, program, known, machine)
+    if isinstance(layer, Layer):
+        layer = _by_warps(layer, program, known, machine)
+    if isinstance(layer, Layer):
+        return layer
     window = layer or window_of(member, program) or product
     if isinstance(window, str | Product) and isinstance(product, Product):
         n, m = known.extent(member, 0), known.extent(member, product.m)
@@ -66,6 +58,65 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
             return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
         case _:
             return window
+
+
+def form_of(
+    tiling: Given, member: Member, program: Program, known: Guess, machine: Machine
+) -> Sum | str:
+    """The sum that a tiling is for; else why it is none of its family, empty where it is none of
+    products. Rows that the copy engine does not take are copied before where that is worth it.
+    """
+    match tiling:
+        case contraction.Tiling():
+            return product_of(member, program)
+        case windows.Tiling():
+            return window_of(member, program)
+        case layers.Tiling():
+            layer = layer_of(member, program)
+    if isinstance(layer, str):
+        return layer
+    source = argument_of(program.members[layer.image], layer.inner, program)
+    if source is None or source.along > 0:
+        return layer
+    anywhere = _begins_anywhere(layer, source, known)
+    shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
+    worth = anywhere and layers.worth_turning(shape, pixels, machine)
+    return replace(layer, copied=worth)
+
+
+def _by_groups(
+    layer: Layer, source: Argument | None, program: Program, known: Guess, machine: Machine
+) -> Layer | str:
+    """A layer as warpgroups are to have it, whose channels lie along an argument's rows or not;
+    else why they should not.
+    """
+    turned = source is not None and source.along > 0
+    if source is not None and not turned:
+        turned = _begins_anywhere(layer, source, known)
+        layer = replace(layer, copied=turned)
+    if _is_joined(layer, turned, program, known, machine):
+        return replace(layer, joined=True)
+    why = _why_not_copied(layer, turned, program, known, machine)
+    if why and layer.copied and prod(layer.steps) == 1:  # threads bring rows that lie anyhow
+        return replace(layer, copied=False)
+    return why or layer
+
+
+def _by_warps(layer: Layer, program: Program, known: Guess, machine: Machine) -> Layer | str:
+    """A layer whose channels lie side by side, where warps are to have it; else why they cannot,
+    empty where it may be a product of the pixels that each tap reads.
+    """
+    if max(layer.phases) > 1:
+        return "only warpgroups have layers with phases"
+    source = argument_of(program.members[layer.image], layer.inner, program)
+    beside = source is not None and source.along == 0
+    shape = _layer_shape(layer, program, known)
+    return layer if beside and layers.candidates(shape, machine) else ""
+
+
+def _begins_anywhere(layer: Layer, source: Argument, known: Guess) -> bool:
+    """Whether rows of channels are no multiples of what the copy engine takes."""
+    return known.extent(source.source, 0) * layer.bytes % layers.VECTOR > 0
 
 
 def fills(n: int, m: int, k: int) -> bool:

@@ -14,7 +14,7 @@ bring each other their B; a block that stays goes on to the next tile while its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from halide_bridge.memory import MemoryType
@@ -27,6 +27,7 @@ from halide_bridge.schedules.asked import (
     teams,
 )
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
+from selector.dataclass import dataclass
 from selector.families.contraction.tiling import AT_ONCE, COPY_BYTES, LINE, Tiling
 
 ADDING = 32, 8  # neighbours, and warps, of a block that adds parts

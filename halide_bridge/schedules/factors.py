@@ -4,7 +4,7 @@ stages is a Func, and what is stored is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from halide_bridge.instead import (
@@ -16,7 +16,7 @@ from halide_bridge.instead import (
     together,
 )
 from halide_bridge.schedules import online
-from halide_bridge.schedules.candidates import fills, sum_of
+from halide_bridge.schedules.candidates import Given, fills, form_of, sum_of
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.differences import has_zero_points
 from halide_bridge.schedules.recognise.divided import divided_of, has_numbers
@@ -31,16 +31,18 @@ from selector.machine import Machine
 TOGETHER = 1 << 28  # multiply-adds, which CUDA cores take more than 10 microseconds for
 
 
-def set_apart(program: Program, known: Guess, machine: Machine) -> list[str]:
+def set_apart(
+    program: Program, known: Guess, machine: Machine, given: Mapping[str, Given]
+) -> list[str]:
     """Make Funcs of factors that keep sums from a tensor unit by being more than elements, but for
-    those of attention, which takes heads that others share as they are. Lines of Python that do so
-    to the Funcs ``f`` of a pipeline.
+    those of attention, which takes heads that others share as they are. ``given``: tilings of sums
+    by name. Lines of Python that do so to the Funcs ``f`` of a pipeline.
     """
     loops = [found for m in program if (found := online_of(m, program)) is not None]
     loops = [found for found in loops if any(online.candidates(found, program, known, machine))]
     taken = frozenset[str]().union(*(found.members for found in loops))
     sums = [m for m in program if m.name not in taken]
-    return [line for m in sums for line in _apart(m, program, known, machine)]
+    return [line for m in sums for line in _apart(m, program, known, machine, given)]
 
 
 def set_divided(program: Program) -> list[str]:
@@ -112,9 +114,19 @@ def set_narrow(program: Program) -> list[str]:
     return lines
 
 
-def _apart(member: Member, program: Program, known: Guess, machine: Machine) -> list[str]:
+def _apart(
+    member: Member,
+    program: Program,
+    known: Guess,
+    machine: Machine,
+    given: Mapping[str, Given],
+) -> list[str]:
     found = [] if member.fixed else computed_factors(member, program)
-    if not found or not isinstance(sum_of(member, program, known, machine), str):
+    if not found:
+        return []
+    told = given.get(member.label)
+    of_what = form_of(told, member, program, known, machine) if told is not None else ""
+    if not isinstance(of_what or sum_of(member, program, known, machine), str):
         return []
     depth = max(known.value(r.extent) for r in member.stages[1].reduced)
     # Whichever its rows will go along. What has taps of its own for each pixel has images alone,

@@ -9,7 +9,6 @@ a number: where only an output's size would say it, the output has as many as th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.schedules.kernels import LANES, Grid, spread
@@ -19,6 +18,7 @@ from halide_bridge.schedules.recognise.rows import SHORT
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.rows import CHUNK, FOLD, JOINED, Columns, columns
 from halide_bridge.stock import GPU_SHARED
+from selector.dataclass import dataclass
 from selector.ir.nodes import Expr, IntImm
 from selector.ir.simplify import simplify
 from selector.ir.traverse import substitute

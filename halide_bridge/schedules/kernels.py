@@ -9,7 +9,6 @@ shares. What only updates in its own order
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.schedules.lanes import VECTOR, lanes_of, turn_of
@@ -18,6 +17,7 @@ from halide_bridge.schedules.recognise.program import Member, Stage
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import is_rvar
+from selector.dataclass import dataclass
 from selector.ir.traverse import free_vars
 
 LANES, WARPS = 32, 8  # threads of a block along the two inner dimensions

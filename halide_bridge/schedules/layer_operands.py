@@ -5,7 +5,7 @@ kernels of their own copy them (``turns``), and one of the phases of its pixels 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from halide_bridge.schedules.contraction import added, as_one
@@ -15,6 +15,7 @@ from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.schedules.turns import Argument, argument_of, side_by_side, turned
+from selector.dataclass import dataclass
 from selector.families.layers import VECTOR, Tiling
 from selector.ir.traverse import free_vars
 

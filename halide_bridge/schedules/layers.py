@@ -10,12 +10,12 @@ what comes is then the pixels of one tile after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, rvars, variables
+from selector.dataclass import dataclass
 from selector.families.layers.tiling import Tiling
 
 
@@ -52,17 +52,19 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
     if p.filters or list(size.order) != sorted(size.order):
         p.total.reorder_storage(c, *(pixels[d] for d in size.order))
     p.total.bound_extent(c, size.n).compute_at(p.output, group if size.strips else block)
-    for d, (pixel, extent) in enumerate(zip(pixels, size.block, strict=True)):
-        groups = size.groups if size.strips and d == size.along else 1
-        p.total.bound_extent(pixel, extent // groups)
-    store_in(p.total, MemoryType.WGMMAAccumulator)
+    for pixel, extent in zip(pixels, size.part_of if size.strips else size.block, strict=True):
+        p.total.bound_extent(pixel, extent)
+    groups = MemoryType.WGMMAAccumulator
+    store_in(p.total, groups if size.unit == "group" else MemoryType.WMMAAccumulator)
     run = _sums(p, c, tuple(pixels), size)
     if size.strips:
         _stage_pixels(p, (p.output, strip), size)
         _stage_weights(p, (p.output, block), size)
     else:
         _stage_pixels(p, (p.total, run), size)
-        pipeline_stages(_stage_weights(p, (p.total, run), size), size.stages)
+        weights = _stage_weights(p, (p.total, run), size)
+        if size.stages > 1:
+            pipeline_stages(weights, size.stages)
     return p.output
 
 
@@ -81,7 +83,9 @@ def _blocks(p: Layers, size: Tiling) -> tuple[Any, Any, Any]:
     if strips:
         p.output.split(outer[size.along], outer[size.along], strip, size.strips)
     first, last = p.phases[:1], p.phases[1:]
-    p.output.reorder(*vectors, *group, *strips, *first, no, *outer[:-1], *last, outer[-1])
+    order = [(*first, no), outer[:-1]]
+    inner, behind = reversed(order) if size.apart else order
+    p.output.reorder(*vectors, *group, *strips, *inner, *behind, *last, outer[-1])
     for phase in first:  # Halide follows two loops in one
         p.output.fuse(phase, no, nx)
         no = nx
@@ -91,10 +95,11 @@ def _blocks(p: Layers, size: Tiling) -> tuple[Any, Any, Any]:
     if len(outer) > 2:
         p.output.fuse(outer[0], outer[1], xy)
         outer = (xy, *outer[2:])
-    p.output.gpu_blocks(no, *outer)
+    blocks = (*outer[:-1], no, *outer[-1:]) if size.apart else (no, *outer)
+    p.output.gpu_blocks(*blocks)
     if size.persistent:
         persistent(p.output)
-    return no, group[0], strip
+    return blocks[0], group[0], strip
 
 
 def _sums(p: Layers, c: Any, pixels: tuple[Any, ...], size: Tiling) -> Any:
@@ -128,21 +133,29 @@ def _parts(
     groups.
     """
     nu, nv, group, pu, pv = variables("nu", "nv", "g", "pu", "pv")
-    along, box = pixels[size.along], size.box[size.along]
+    beside, su, sv = variables("h", "su", "sv")
     stage.split(c, nu, nv, size.columns)
-    if shared:
-        stage.split(along, group, pv, box * size.boxes).gpu_threads(group)
-    else:
-        pv = along
-    boxes = (pu,) if size.boxes > 1 else ()
-    if boxes:
-        stage.split(pv, pu, pv, box)
-    inner = [pv if d == size.along else pixels[d] for d in size.order]
-    for loop in (nv, *inner):
+    inner, groups, boxes = list(pixels), list[Any](), list[Any]()
+    loops = [(size.along, size.boxes, (group, pu, pv))]
+    if size.unit == "warp":  # they lie side by side, too
+        loops.insert(0, (0, size.sides, (beside, su, sv)))
+    for d, several, (outer, middle, last) in loops:
+        if shared:
+            stage.split(inner[d], outer, last, size.box[d] * several)
+            groups.append(outer)
+            inner[d] = last
+        if several > 1:
+            stage.split(inner[d], middle, last, size.box[d])
+            boxes.append(middle)
+            inner[d] = last
+    if groups:
+        stage.gpu_threads(*groups)
+    vectors = [inner[d] for d in size.order]
+    for loop in (nv, *vectors):
         stage.vectorize(loop)
     for loop in (nu, *boxes):
         stage.unroll(loop)
-    return (nv, *inner, nu, *boxes), (group,) if shared else ()
+    return (nv, *vectors, nu, *boxes), tuple(groups)
 
 
 def _stage_pixels(p: Layers, at: tuple[Any, Any], size: Tiling) -> None:
@@ -151,7 +164,9 @@ def _stage_pixels(p: Layers, at: tuple[Any, Any], size: Tiling) -> None:
     extents.insert(p.inner, size.k)
     several = len(p.staged.args()) - len(extents)  # of windows one tap
     order += range(len(extents), len(extents) + several)
-    pipeline_stages(_stage(p.staged, at, extents + [1] * several, (p.inner, *order)), size.stages)
+    staged = _stage(p.staged, at, extents + [1] * several, (p.inner, *order))
+    if size.stages > 1:
+        pipeline_stages(staged, size.stages)
 
 
 def _stage_weights(p: Layers, at: tuple[Any, Any], size: Tiling) -> Any:
@@ -174,7 +189,7 @@ def _stage(
     args = staged.args()
     several = [d for d in order if extents[d] != 1]
     if order[0] or several != sorted(several):
-        staged.reorder_storage(*(args[d] for d in order))
+        staged.reorder_storage(*(args[d] for d in order)).reorder(*(args[d] for d in order))
     for arg, extent in zip(args, extents, strict=True):
         if extent is not None:
             staged.bound_extent(arg, extent)

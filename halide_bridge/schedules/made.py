@@ -6,13 +6,14 @@ machine model's to say.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from halide_bridge.schedules.candidates import window_shape
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.facts import Place, Placement, place
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.windows import CHANNELS, Window, phases_of
+from selector.dataclass import dataclass
 from selector.families import transforms, windows
 from selector.ir.nodes import Var
 

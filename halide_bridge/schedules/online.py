@@ -5,7 +5,6 @@ each of the three loops over keys, and these as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.schedules.asked import clone
@@ -15,6 +14,7 @@ from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.program import Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
+from selector.dataclass import dataclass
 from selector.families import attention
 from selector.families.attention.tiling import JOINED_AT_ONCE
 from selector.machine import Machine

@@ -135,7 +135,8 @@ class Scheduling:
         tiling = self.plan.tensor[member.label][1]
         if isinstance(tiling, layers.Tiling):
             box = " x ".join(map(str, tiling.block))
-            return f"a layer on tensor units by wgmma, tiles of {box} pixels x {tiling.n} filters"
+            unit = "wgmma" if tiling.unit == "group" else "mma"
+            return f"a layer on tensor units by {unit}, tiles of {box} pixels x {tiling.n} filters"
         if isinstance(tiling, transforms.Tiling):
             return f"transforms on tensor units by mma, tiles of {tiling.width} x {tiling.height}"
         unit = "wgmma, tiles" if tiling.unit == "group" else "mma, tiles"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.recognise.attention import Online
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.sizes import Guess
+from selector.dataclass import dataclass
 from selector.families import attention, transforms, windows
 from selector.machine import Machine
 

@@ -8,13 +8,13 @@ the taps once for all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from halide_bridge.schedules.kernels import Grid, fused
 from halide_bridge.schedules.recognise.facts import SMALL
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import REGISTER
+from selector.dataclass import dataclass
 
 WIDE, HIGH = 32, 8  # threads of a block
 ROWS = 4  # rows of results that share weights

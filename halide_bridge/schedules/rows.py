@@ -10,12 +10,12 @@ added in another order then, as everywhere in this compiler.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, fused, vectors
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
+from selector.dataclass import dataclass
 
 CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do

@@ -6,7 +6,6 @@ Long ones are cut for several blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,6 +16,7 @@ from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, Stage, number
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Call, Expr, Var
 from selector.ir.recurrences import ORDER, recurrence

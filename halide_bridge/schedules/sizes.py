@@ -6,10 +6,11 @@ They decide what is fast, never what is right: a kernel takes any size.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from halide_bridge.names import plain
 from halide_bridge.schedules.recognise.program import Member, Program, accesses
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError
 from selector.ir.evaluator import evaluate_scalar
 from selector.ir.nodes import Expr

@@ -8,7 +8,6 @@ whole rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
@@ -22,6 +21,7 @@ from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recognise.windows import Window, phases_of
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED, REGISTER
+from selector.dataclass import dataclass
 from selector.families.transforms import ROWS, Chain, Tiling
 from selector.families.windows.limits import pitch
 from selector.families.windows.tiling import Shape

@@ -10,7 +10,6 @@ time, so that a column's elements lie in different banks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from halide_bridge.schedules.kernels import LINE, Grid, fused
 from halide_bridge.schedules.lanes import LONGEST, VECTOR
@@ -19,6 +18,7 @@ from halide_bridge.schedules.recognise.program import Access, Member
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
 from halide_bridge.stock import GPU_SHARED
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Var
 

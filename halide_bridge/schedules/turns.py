@@ -12,7 +12,6 @@ shared memory first: what neighbours read lies side by side, and so does what th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from halide_bridge.schedules.kernels import aligned, fused
@@ -22,6 +21,7 @@ from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
 from halide_bridge.schedules.transposed import WORD
 from halide_bridge.stock import GPU_SHARED
+from selector.dataclass import dataclass
 from selector.ir.nodes import Var
 from selector.ir.traverse import free_vars
 

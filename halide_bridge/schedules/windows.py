@@ -15,12 +15,12 @@ image, and rows arrive as long as others are used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import interleaved, pipeline_stages, resident_blocks, store_in
 from halide_bridge.stock import GPU_SHARED, GUARD, rvars, variables
+from selector.dataclass import dataclass
 from selector.families.windows.limits import pitch, staged_width, turns
 from selector.families.windows.tiling import (
     LONGEST_BAND,

@@ -8,11 +8,12 @@ says so. Views compose ``at``; nothing is stored for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import halide
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError
 from selector.interop.torch_backend.graph import Size, TensorType, evaluated
 

@@ -9,11 +9,12 @@ in their registers has been read, those of the next iteration among the products
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from selector.cpu.loads import Piece
 from selector.cpu.operands import Dense, Matrix, Product
 from selector.cpu.registers import Shape
+from selector.dataclass import dataclass
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
 from selector.ir.traverse import substitute
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from selector.cpu.scalar import CScalarEmitter
+from selector.dataclass import dataclass
 from selector.gpu.build.scalars.names import Names
 from selector.gpu.build.scalars.storage import Storage
 from selector.ir.affine import to_affine

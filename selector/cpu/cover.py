@@ -5,11 +5,12 @@ need none of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from selector.cpu.context import CContext
 from selector.cpu.lanes import LaneLoops, lane_loops
 from selector.cpu.limits import bounds_of
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import (

@@ -7,8 +7,7 @@ their meaning is in ``selector.intrinsics.functions``) and takes reductions apar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.build.threads.nests import vector_digits
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI

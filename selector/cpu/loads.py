@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from selector.cpu.context import CContext, Writer
 from selector.cpu.lanes import LaneLoops
@@ -14,6 +13,7 @@ from selector.cpu.limits import in_rows
 from selector.cpu.operands import COLUMN, INNER, ROW, TILE_BYTES, TILE_ROWS, Dense, Matrix
 from selector.cpu.plain import PlainCode
 from selector.cpu.registers import Shape
+from selector.dataclass import dataclass
 from selector.gpu.build.scalars.storage import Space, Storage, c_type
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import IntImm, Store

@@ -7,11 +7,11 @@ Operand A has a row for each m, its elements run along k. Operand B has a row fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from selector.cpu.lanes import scalar_lane
 from selector.cpu.limits import in_rows
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.build.scalars.storage import Storage
 from selector.intrinsics import records

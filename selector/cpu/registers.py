@@ -13,11 +13,12 @@ another one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from selector.cpu.context import CContext
 from selector.cpu.operands import TILE_ROWS, Product, as_product
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError, SelectionError, Where
 from selector.gpu.build.scalars.names import comment
 from selector.ir.nodes import Allocate, For, ForKind, Memory, Stmt, Store

@@ -7,13 +7,13 @@ input ends beside that, which is anywhere. What decides values must not change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from typing import TypeVar, assert_never
 
 from selector.dask.ranges import Range, Ranges
 from selector.dask.regions import Side, Stuck, Uneven
+from selector.dataclass import dataclass
 from selector.ir.access import access
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import (

@@ -5,12 +5,12 @@ innermost first, as in ``motion``; only ``call`` turns them round.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
 from selector.dask.motion import Motion
 from selector.dask.regions import Side, region_ends
+from selector.dataclass import dataclass
 from selector.ir.module import Module
 
 Span = tuple[int, int]  # first element, and one past the last

@@ -16,13 +16,14 @@ way of cutting, and is the reason that a user is told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import assert_never
 
 from selector.dask.changes import NONE, Changes, S, Stride, end_of
 from selector.dask.ranges import Range
 from selector.dask.regions import Side, Stuck, Uneven, steps_of
+from selector.dataclass import dataclass
 from selector.ir.access import access
 from selector.ir.affine import Affine, split_by_strides
 from selector.ir.module import Module
@@ -38,7 +39,7 @@ from selector.ir.nodes import (
     IfThenElse,
     LetStmt,
     Load,
-        Role,
+    Role,
     Stmt,
     Store,
     Var,

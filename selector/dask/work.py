@@ -10,12 +10,12 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from selector.api import Kernel, load_bytes
+from selector.dataclass import dataclass
 
 KERNELS_AT_MOST = 16
 _loaded: OrderedDict[tuple[str, bool], tuple[Kernel, threading.Lock]] = OrderedDict()

@@ -13,9 +13,10 @@ terms), which keeps associativity out of the e-graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd, isfinite
 
+from selector.dataclass import dataclass
 from selector.eqsat.encode import encode_store
 from selector.ir.affine import Affine
 from selector.ir.contents import bits_of, kinds_of

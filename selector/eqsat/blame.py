@@ -9,9 +9,9 @@ wrong is the one to look at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rules import rule_files
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.eqsat.bindings import egglog
 from selector.eqsat.saturate import MAX_TUPLES, PHASES, Engine, Saturation, rule_name

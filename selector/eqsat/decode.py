@@ -8,8 +8,9 @@ are written as polynomials; a symbol that was left alone comes back as the user'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI, find
 from selector.ir.access import level, repeated

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rules import rule_files
+from selector.dataclass import dataclass
 from selector.eqsat.decode import Decoder, Term
 from selector.eqsat.extract import Graph, Shape
 from selector.eqsat.facts import instruction_facts

@@ -9,9 +9,10 @@ one instruction and one M x N.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from selector.dataclass import dataclass
 from selector.eqsat.bindings import egglog
 from selector.eqsat.cost import IMPOSSIBLE, NODE, BlockCost, block_cost, total_cost
 from selector.eqsat.decode import Term

@@ -8,9 +8,10 @@ skeleton once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from selector.dataclass import dataclass
 from selector.eqsat.abstract import Skeleton, abstract
 from selector.ir.nodes import Allocate, For, LetStmt, Location, Stmt, Store
 from selector.ir.traverse import stmt_children, walk_stmt

@@ -6,9 +6,10 @@ compilations stay cheap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.eqsat.blame import stopped
 from selector.eqsat.cost import IMPOSSIBLE

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.eqsat.claims import CLAIMS, agreeing, same
 from selector.eqsat.extract import Graph, Node, read_graph, read_tables

@@ -18,12 +18,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, reduce
 from itertools import count
 from operator import or_
 from typing import Protocol
 
+from selector.dataclass import dataclass
 from selector.eqsat.bindings import egglog
 from selector.eqsat.decode import Term
 from selector.eqsat.encode import real, text

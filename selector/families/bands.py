@@ -9,9 +9,9 @@ of a band for more results, of which more is 0; a run fewer turns, of which more
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.machine import Machine
 
 WORTH = 1 << 22

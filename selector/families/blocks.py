@@ -8,9 +8,9 @@ to share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
+from selector.dataclass import dataclass
 from selector.machine import Machine
 
 LANES = 32

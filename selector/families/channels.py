@@ -11,11 +11,11 @@ may bring what its threads read there, each element once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.machine.record import Machine
 
 VECTOR = 16  # bytes of a load

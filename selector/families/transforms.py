@@ -20,11 +20,11 @@ on an H100; of 30 tilings of three other pictures the choice was the fastest eve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
 from math import ceil, hypot
 
+from selector.dataclass import dataclass
 from selector.families.windows.limits import pitch
 from selector.families.windows.tiling import COLUMNS, Axis, Shape, rounded
 from selector.machine.record import Machine

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError
 from selector.runtime import arguments
 from selector.runtime.plan import Plan

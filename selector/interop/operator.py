@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from selector import api
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError
 from selector.kernel import Kernel
 

@@ -8,11 +8,11 @@ Names are those that Halide 21 gives its math calls in lowered IR (``sqrt_f32``,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.dataclass import dataclass
 from selector.ir.types import IllTyped
 
 Array = NDArray[np.generic]

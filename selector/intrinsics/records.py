@@ -28,11 +28,11 @@ columns of it, and what one instruction takes is several such blocks side by sid
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.ir import float8
 from selector.ir.tf32 import to_tf32

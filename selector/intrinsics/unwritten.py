@@ -24,13 +24,14 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.dataclass import dataclass
 from selector.intrinsics.calls import TOEPLITZ, TOEPLITZ_TRANSPOSED
 from selector.intrinsics.records import decodes, find
 from selector.ir.access import access

@@ -7,9 +7,9 @@ reduction but one (``selector.operands.slices``); operands are found by the rule
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Broadcast, Expr, IntImm, Ramp
 

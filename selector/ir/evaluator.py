@@ -11,11 +11,12 @@ arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, assert_never
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.ir import arithmetic
 from selector.ir.arithmetic import Array, dtype_of

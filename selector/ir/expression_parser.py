@@ -8,11 +8,12 @@ the tree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from math import isinf
 from typing import NoReturn
 
+from selector.dataclass import dataclass
 from selector.ir.forms import Form, build_form, call, widen
 from selector.ir.lexer import Source, Token
 from selector.ir.lexicon import SPECIAL_FLOATS, TYPE

@@ -8,9 +8,9 @@ place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ParseError
 from selector.ir.lexicon import BROADCAST, DROPPED_CALLS, MOVE, REDUCE, SHUFFLES, TYPE
 from selector.ir.nodes import (

@@ -7,8 +7,10 @@ printed nor pickled nor handed on by ``replace``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar, dataclass_transform
+
+from selector.dataclass import dataclass
 
 
 class Hashed:

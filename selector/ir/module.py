@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.ir.lexicon import quote, quote_string
 from selector.ir.nodes import BufferParam, ScalarParam, Stmt
 from selector.ir.printer import Printer

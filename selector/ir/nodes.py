@@ -19,8 +19,9 @@ division by zero gives zero. A ``Load`` whose predicate lane is false gives zero
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.ir.kinds import (
     BinaryOp,
     CompareOp,

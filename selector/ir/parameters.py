@@ -8,11 +8,11 @@ strides that the module declares; inputs are copied only where they are not laid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError
 from selector.ir.arithmetic import Array, dtype_of, poisoned, storage_dtype
 from selector.ir.module import Module

@@ -12,9 +12,10 @@ text.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ParseError
 from selector.ir.kinds import GridKind
 from selector.ir.lexer import Source

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
+from selector.dataclass import dataclass
 from selector.ir.nodes import (
     Allocate,
     Binary,

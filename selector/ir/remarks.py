@@ -4,8 +4,7 @@ names come from, what is asked of grids.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.ir.kinds import GridKind
 from selector.ir.nodes import Expr
 

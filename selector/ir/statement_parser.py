@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from selector.dataclass import dataclass
 from selector.ir.expression_parser import FACTOR, ExpressionParser
 from selector.ir.lexer import Token
 from selector.ir.lexicon import MEMORY

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import re
 import struct
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from selector.dataclass import dataclass
 from selector.ir.kinds import Named
 
 

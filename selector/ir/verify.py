@@ -15,9 +15,10 @@ the types again:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn, assert_never
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError, ParseError
 from selector.ir.checks import type_error
 from selector.ir.module import Module

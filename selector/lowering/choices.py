@@ -17,10 +17,11 @@ that are alike the lowest one stays. What several threads of a block do already 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import count
 
+from selector.dataclass import dataclass
 from selector.ir.contents import without_lets
 from selector.ir.module import Module
 from selector.ir.nodes import (

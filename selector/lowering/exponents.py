@@ -11,8 +11,9 @@ is held above ``online_forms.LOWEST``, of which all powers are 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.ir.contents import bits_of, kinds_of, loaded
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, Load, Select, Stmt
 from selector.ir.simplify import float_constant

@@ -7,11 +7,12 @@ for rounding. Buffers that hold such terms count, by the places of their element
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.access import Level, access, walk
 from selector.ir.affine import Affine

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.lowering.tiles import Access, Accumulate, Banded, Operand
 

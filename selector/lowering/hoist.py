@@ -12,8 +12,9 @@ Used for targets whose operands lie in memory (AMX); on a GPU the emitter lays b
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.module import Module
 from selector.ir.nodes import (

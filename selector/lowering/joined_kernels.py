@@ -12,8 +12,9 @@ runs where its own grid has blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.ir.lanes import same_index
 from selector.ir.nodes import (
     Binary,

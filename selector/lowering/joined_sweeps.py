@@ -10,8 +10,9 @@ memory in either: they do the same steps, one after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.ir.nodes import (
     Allocate,
     Binary,

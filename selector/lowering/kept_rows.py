@@ -13,9 +13,10 @@ registers, so the length of a row need not be known.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import (

@@ -8,8 +8,9 @@ place in a pipeline that runs on a GPU, and says so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.kinds import GridKind
 from selector.ir.module import Module

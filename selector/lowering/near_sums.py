@@ -13,8 +13,9 @@ times as much. That goes in kernels of rows (``joined_rows``) where nothing else
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.ir.contents import loaded
 from selector.ir.nodes import (
     Binary,

@@ -15,10 +15,11 @@ Runs on the vectorized loops, before selection; the loops' own form says whether
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.nodes import (
     Allocate,

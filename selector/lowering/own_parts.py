@@ -16,9 +16,10 @@ Else it stays one of the block, in shared memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.ir.access import access, walk
 from selector.ir.affine import Affine
 from selector.ir.contents import loaded

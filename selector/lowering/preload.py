@@ -9,8 +9,9 @@ through groups, the buffer stays as it was and ``hoist`` makes a swizzled copy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.intrinsics import VNNI
 from selector.ir.access import Level, access, merge, walk
 from selector.ir.affine import Affine, split_by_strides, to_affine

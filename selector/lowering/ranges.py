@@ -8,8 +8,9 @@ iterations, and is exact for affine indices whose factors have a known sign (con
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, Monomial, to_affine
 from selector.ir.nodes import (
     Binary,

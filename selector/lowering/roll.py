@@ -17,9 +17,9 @@ its statements stay as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
+from selector.dataclass import dataclass
 from selector.ir.affine import to_affine
 from selector.ir.nodes import (
     Allocate,

@@ -5,9 +5,9 @@ shared memory, the elements that an index counts through, what changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf, prod
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.ir.affine import Affine, to_affine
 from selector.ir.arithmetic import Array

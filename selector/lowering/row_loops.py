@@ -12,8 +12,9 @@ dealt out to threads otherwise (``whole_rows``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import (

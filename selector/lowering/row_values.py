@@ -12,8 +12,9 @@ below 2^-64 are scaled, so that the reciprocal is a number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from selector.dataclass import dataclass
 from selector.ir.nodes import (
     Allocate,
     Binary,

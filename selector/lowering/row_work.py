@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.contents import loaded
 from selector.ir.nodes import (

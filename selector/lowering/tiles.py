@@ -8,9 +8,10 @@ row n, depth k, so both sides look alike.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import Dealt
 from selector.intrinsics import records

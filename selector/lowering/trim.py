@@ -10,8 +10,9 @@ around it, such as the block's number, and of what arrays have there, such as a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import (
     Allocate,

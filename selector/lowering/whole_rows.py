@@ -21,9 +21,10 @@ read, and computed, again. (``kept_rows`` keeps what other kernels of rows load.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import lane
 from selector.ir.nodes import (

@@ -11,8 +11,9 @@ A constant factor of what a maximum is taken of is taken out of it: rounding is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.ir.access import repeated
 from selector.ir.affine import Affine
 from selector.ir.contents import holds, nodes_of

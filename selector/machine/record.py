@@ -4,8 +4,10 @@ threads of a multiprocessor: ``Target.multiprocessor``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal
+
+from selector.dataclass import dataclass
 
 Rate = Literal["wgmma.f16", "wgmma.s8", "mma.f16", "mma.f16.f16", "mma.s8", "fma.f32"]
 

@@ -13,9 +13,10 @@ It is what is tried where the rules find nothing: such operands are brought elem
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 
+from selector.dataclass import dataclass
 from selector.intrinsics import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import (

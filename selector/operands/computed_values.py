@@ -7,8 +7,9 @@ the loads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Binary,

@@ -8,8 +8,9 @@ lanes that are read have to be those of an update.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,

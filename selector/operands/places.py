@@ -11,10 +11,11 @@ moved by it instead: there are more of them, zeros at their ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import gcd, prod
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.contents import holds
 from selector.ir.lanes import lane

@@ -9,8 +9,9 @@ The statements have one skeleton, so that selection looks at one of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.ir.access import Access, Level, access, align, cut, walk
 from selector.ir.affine import Affine
 from selector.ir.nodes import (

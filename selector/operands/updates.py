@@ -3,8 +3,7 @@ vary."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.ir.access import access, merge
 from selector.ir.nodes import (
     Binary,

@@ -8,13 +8,13 @@ Shapes and strides are in the library's order (last axis innermost); strides are
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError
 from selector.ir.types import Kind, Type
 

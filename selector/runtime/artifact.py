@@ -30,10 +30,11 @@ import zipfile
 import zlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArtifactError, UserError
 from selector.runtime.cpu_compile import Build, Library
 from selector.runtime.members import MOST_BYTES, pack, parse_json, unpack

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from selector.dataclass import dataclass
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]

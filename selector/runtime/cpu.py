@@ -13,11 +13,11 @@ import os
 import tempfile
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError, ArtifactError, InternalError, TargetError
 from selector.runtime import host
 from selector.runtime.arrays import HOST, Library, is_array, view

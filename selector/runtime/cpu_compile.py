@@ -12,10 +12,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError, TargetError
 
 COMPILERS = ("cc", "gcc", "clang")  # after the one that CC names

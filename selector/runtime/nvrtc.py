@@ -18,12 +18,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from selector import environment
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError, LimitError, ScheduleError, UserError, Where
 from selector.runtime.sums import overlaps
 from selector.runtime.text_size import TextSize, unrolled_size

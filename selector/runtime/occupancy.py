@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from selector.dataclass import dataclass
 from selector.runtime import nvrtc
 from selector.runtime.plan import Plan
 from selector.targets import Multiprocessor, Target

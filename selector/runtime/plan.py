@@ -7,9 +7,9 @@ Expressions in a plan are scalar int32 expressions over ``<buffer>.extent.<d>`` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from selector.dataclass import dataclass
 from selector.ir.nodes import BufferParam, Expr, ScalarParam
 from selector.ir.remarks import Promise, Requirement
 from selector.ir.types import Type

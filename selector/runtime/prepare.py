@@ -7,11 +7,12 @@ geometry, scalar arguments and output shapes, with holes for addresses and scala
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any
 from weakref import WeakValueDictionary
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError, InternalError
 from selector.ir.interpreter import evaluate_scalar
 from selector.ir.nodes import BufferParam, Role, Var

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError
 from selector.ir.interpreter import evaluate_scalar
 from selector.ir.nodes import BufferParam, Call, Expr, IntImm, Role, Var

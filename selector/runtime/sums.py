@@ -12,7 +12,8 @@ it. Fields are where ``nvdisasm -hex`` shows them; products of bytes do not slid
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from selector.dataclass import dataclass
 
 WIDTH = 16  # bytes of an instruction
 PRODUCTS = (0x9F0, 0xDF0)  # first 12 bits of HGMMA: the first factor in shared memory, in registers

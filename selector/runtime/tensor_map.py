@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
+from selector.dataclass import dataclass
 from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
 from selector.runtime.libcuda import driver_function
 from selector.targets import LARGEST_BOX

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
 
+from selector.dataclass import dataclass
 from selector.service.answers import Answer, refusal
 from selector.service.fairness import Shares, Turns
 from selector.service.settings import MIB

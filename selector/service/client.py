@@ -14,10 +14,11 @@ import json
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ServiceError, UserError, as_error
 from selector.ir.module import Module
 from selector.runtime import artifact as artifacts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import importlib.util
 import ipaddress
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from selector.diagnostics import UserError
 from selector.service import calls, sandbox
-from selector.service.fairness import Shares
 from selector.service.settings import MIB, Settings, default_store, default_workers
 
 if TYPE_CHECKING:
@@ -107,9 +105,13 @@ def _log_accesses() -> None:
 
 
 def _run(app: FastAPI, listener: socket.socket, settings: Settings) -> None:
+    # The event loop and its kin are not what other commands wait for.
+    import asyncio
+
     import uvicorn
 
     from selector.service.connection import connections
+    from selector.service.fairness import Shares
 
     _allow_connections()
     # What is loaded stays: the collector need not go through it in the middle of requests, which

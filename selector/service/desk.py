@@ -10,10 +10,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 from typing import TypeVar
 
+from selector.dataclass import dataclass
 from selector.runtime.versions import fingerprint, version, versions
 from selector.service import links
 from selector.service.answers import Answer, digest, encoded, mistake, refusal

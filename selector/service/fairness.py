@@ -12,9 +12,10 @@ import ipaddress
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
+
+from selector.dataclass import dataclass
 
 PART = 4
 """No client holds more than one part in so many."""

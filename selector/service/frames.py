@@ -10,8 +10,9 @@ import json
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO
+
+from selector.dataclass import dataclass
 
 _LENGTHS = struct.Struct(">III")
 LONGEST = 32 << 20

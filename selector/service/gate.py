@@ -11,11 +11,11 @@ import logging
 import re
 import secrets
 import time
-from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from selector.dataclass import dataclass
 from selector.service.answers import Answer, digest, refusal
 from selector.service.fairness import Turns, client_of
 from selector.service.metrics import Metrics

@@ -13,9 +13,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from selector.dataclass import dataclass
 from selector.diagnostics import LimitError, ParseError
 from selector.service.answers import Answer, defect, mistake, refusal
 from selector.service.bodies import Body

@@ -10,9 +10,9 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import BinaryIO, cast
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError, ParseError, as_error
 from selector.service import frames
 from selector.service.frames import Frame

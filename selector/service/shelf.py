@@ -12,10 +12,11 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ServiceError
 from selector.runtime.artifact import write_atomically
 

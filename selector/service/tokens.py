@@ -5,9 +5,9 @@ from __future__ import annotations
 import hmac
 import logging
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 
 log = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError, UserError
 from selector.ir.types import Kind
 from selector.runtime import host

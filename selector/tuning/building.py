@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.ir.module import Module
 from selector.ir.serialize import dumps, loads
 from selector.runtime.cache import key_of

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 
+from selector.dataclass import dataclass
 from selector.diagnostics import TargetError, UserError
 from selector.runtime.cache import key_of
 from selector.tuning.bench import Bench, Facts

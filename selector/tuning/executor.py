@@ -9,9 +9,10 @@ its value, or a ``Failure`` with the reason why there is none, a lost worker inc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
+
+from selector.dataclass import dataclass
 
 
 class Kind(StrEnum):

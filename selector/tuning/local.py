@@ -20,9 +20,10 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.tuning.executor import Done, Failure, Kind, Task
 from selector.tuning.frames import receive, send

@@ -19,9 +19,9 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.tuning.executor import Done, Failure, Kind, Task
 from selector.tuning.worker import attempt

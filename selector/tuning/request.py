@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.tuning.bench import Bench, made, on_host
 from selector.tuning.building import Lowered, Options
 from selector.tuning.results import Trial

@@ -11,11 +11,12 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArtifactError, UserError
 from selector.runtime.artifact import write_atomically
 from selector.tuning.space import describe

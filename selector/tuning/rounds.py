@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.tuning.timing import Prepared, Timing, time_once, timing_of
 
 

@@ -11,9 +11,9 @@ import dataclasses
 import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 
 Settings = dict[str, Any]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from selector import environment
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError, UserError
 from selector.tuning.bench import Bench
 from selector.tuning.engine import tune

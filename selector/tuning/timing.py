@@ -7,11 +7,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
+
+from selector.dataclass import dataclass
 
 Call = Callable[[], object]
 WARM_UP_SECONDS = 0.02

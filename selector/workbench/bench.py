@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ParseError, UserError
 from selector.eqsat.bindings import egglog
 from selector.eqsat.facts import instruction_facts, legal_instructions

@@ -27,10 +27,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from rules import test_files
+from selector.dataclass import dataclass
 from selector.diagnostics import ParseError
 from selector.targets import find_target
 from selector.workbench.source import Comment, Form, excerpt, scan

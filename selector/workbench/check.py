@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ParseError, UserError
 from selector.workbench.bench import Bench, Outcome
 from selector.workbench.cases import Case, Kind, load

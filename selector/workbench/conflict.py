@@ -9,8 +9,8 @@ differ is the mistake.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.eqsat.bindings import egglog
 from selector.eqsat.extract import read_graph
 from selector.eqsat.saturate import Engine

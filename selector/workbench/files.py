@@ -8,9 +8,9 @@ file of rules: it is added to the standard ones, or stands for the one of its na
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from selector.dataclass import dataclass
 from selector.workbench.cases import (
     DECLARATIONS,
     DEFAULT_TARGETS,

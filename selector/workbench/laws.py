@@ -10,10 +10,10 @@ import difflib
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError, UserError
 from selector.eqsat.decode import Decoder
 from selector.eqsat.worlds import Form, parse, shown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.eqsat.select import solved_scopes
 from selector.ir.module import Module
 from selector.targets import find_target

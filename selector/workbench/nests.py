@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice, pairwise
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.ir.kinds import BinaryOp, ReduceOp
 from selector.ir.nodes import (
     Binary,

@@ -5,8 +5,8 @@ caret, the terms concerned.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.workbench.source import Form, excerpt
 
 _PLACE = re.compile(r"In (\d+):(\d+)-(?:(\d+):)?(\d+)(?: of ([^:]*))?: ")

@@ -6,10 +6,10 @@ The layout is ours and small: a class stands in the layer below the lowest class
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.workbench.picture import Box, Picture
 from selector.workbench.terms import cut

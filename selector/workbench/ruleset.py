@@ -7,9 +7,10 @@ of a file are told and not the first only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rules import rule_files
+from selector.dataclass import dataclass
 from selector.eqsat.bindings import egglog
 from selector.eqsat.stepping import run_text
 from selector.workbench.cases import RULES

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.eqsat.blame import blame
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.saturate import Engine

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ParseError, UserError
 
 DEEPEST = 200

@@ -8,8 +8,9 @@ chain is a smallest set of rules that still gives the result, in the order in wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
+from selector.dataclass import dataclass
 from selector.eqsat.explain import chain, wanted
 from selector.eqsat.reporting import describe
 from selector.eqsat.saturate import Engine

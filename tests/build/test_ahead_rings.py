@@ -19,8 +19,8 @@ from casestudies.attention.problem import Problem
 from casestudies.attention.schedule import tensor
 from casestudies.attention.scores import variant
 from casestudies.common.data import case_inputs, decoded, relative_error
-from selector.gpu.build.program import emit_kernels
 from selector.families.attention import Tiling
+from selector.gpu.build.program import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,16 +15,15 @@ import pytest
 pytest.importorskip("halide")
 
 import halide_bridge as hb
-from casestudies.conv_layer import chunks
 from casestudies.conv_layer.algorithm import layer
-from casestudies.conv_layer.tiles import GroupChunks
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.schedule import tensor
+from selector.families import layers
+from selector.families.contraction import Tiling
 from selector.gpu.build.warpgroups.box_stores import BoxStore, box_stores, merged
 from selector.gpu.build.warpgroups.boxes import in_order
 from selector.gpu.build.warpgroups.left_boxes import LeftBox
 from selector.gpu.build.warpgroups.left_rows import step_of, steps_of
-from selector.families.contraction import Tiling
 from selector.gpu.ir.expressions import number, times
 from selector.gpu.ir.memory import Map, StorePair
 from selector.gpu.ir.nodes import Body, Let, children
@@ -142,11 +142,18 @@ def test_a_map_names_dimensions_in_the_order_of_its_rows() -> None:
     assert in_order([2], 5) == [0, 1, 2, 3, 4]
 
 
+def of_layer(filters: int, images: int, rows: int = 2) -> Any:
+    """Groups with rows of 64 pixels, of so many images side by side."""
+    output, box = layer(32, filters).output, (64 // images, 1, images)
+    size = layers.Tiling(box, 2, 1, filters, 16, 4, boxes=rows, taps=9, reach=(2, 2, 0))
+    hb.autoschedule(output, target="sm_90a", tilings={"conv": size})
+    return hb.compile(output, target="sm_90a")
+
+
 @pytest.mark.parametrize(("images", "inner"), [(2, 2), (4, 4), (8, 8), (16, 16), (32, 16)])
 def test_rows_that_two_dimensions_number(images: int, inner: int) -> None:
     """A warp has 16 of 64 rows: whole runs of images, or half of one, which leave as one box."""
-    size = GroupChunks(32, images, 1)
-    kernel = hb.compile(chunks.groups(layer(32, 32), size), target="sm_90a")
+    kernel = of_layer(32, images, rows=1)
     (launch,) = kernel.plan.launches
     boxes = {a.name: a for a in launch.arguments if isinstance(a, MapArgument)}
     assert boxes["I"].box == (16, images, 64 // images + 2, 4)
@@ -195,9 +202,7 @@ def test_boxes_are_alike_but_for_steps() -> None:
 @pytest.mark.parametrize("filters", [32, 128])
 def test_one_loop_stores_the_rows_that_no_map_describes(filters: int) -> None:
     """Its body is as large as the rest of an epilogue: once a kernel, not once a box."""
-    source = hb.compile(
-        chunks.groups(layer(32, filters), GroupChunks(filters, 8)), target="sm_90a"
-    ).source
+    source = of_layer(filters, 8).source
     body = source[source.index("__global__") :]
     assert body.count("store_runs<") == 1
     assert body.count("tensor_store4(") == filters // 32 * 2
@@ -207,6 +212,6 @@ def test_one_loop_stores_the_rows_that_no_map_describes(filters: int) -> None:
 
 def test_a_bias_is_loaded_once_for_all_rows_of_a_group() -> None:
     """Rows of pixels have one bias: two places a lane for each eight filters."""
-    source = hb.compile(chunks.groups(layer(32, 64), GroupChunks(64, 8)), target="sm_90a").source
+    source = of_layer(64, 8).source
     body = source[source.index("__global__") :]
     assert len(re.findall(r"= to_f32\(.*bias\[", body)) == 64 // 8 * 2

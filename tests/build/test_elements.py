@@ -14,9 +14,9 @@ from selector.gpu.build.epilogues.elements import (
     ElementScalar,
     ElementValues,
 )
-from selector.gpu.build.scalars.names import Names
 from selector.gpu.build.epilogues.regions import Accumulator, Region, RowRegisters
 from selector.gpu.build.epilogues.row_registers import RowElement
+from selector.gpu.build.scalars.names import Names
 from selector.gpu.build.shared_memory import Layouts, SharedMemory
 from selector.gpu.cuda.expressions import spell
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, Var

@@ -8,7 +8,14 @@ from math import prod
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from selector.gpu.build.threads.nests import Digit, Nest, as_nest, independent, merge_digits, vector_digits
+from selector.gpu.build.threads.nests import (
+    Digit,
+    Nest,
+    as_nest,
+    independent,
+    merge_digits,
+    vector_digits,
+)
 from selector.ir.affine import Affine, to_affine
 from selector.ir.interpreter import evaluate_expr, evaluate_scalar
 from selector.ir.lanes import lane

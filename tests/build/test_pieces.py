@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selector.gpu.build.products.banded import Table, _window
 from selector.gpu.build.instructions import accumulators, warp_record
+from selector.gpu.build.products.banded import Table, _window
 from selector.gpu.build.scalars.names import Names
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.instructions import form

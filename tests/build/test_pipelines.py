@@ -7,8 +7,8 @@ from pathlib import Path
 
 from selector.gpu.build.arrangement import Arrangement
 from selector.gpu.build.context import HostValues, KernelContext
-from selector.gpu.build.scalars.names import Names
 from selector.gpu.build.pipelines.pipeline import Pipeline
+from selector.gpu.build.scalars.names import Names
 from selector.gpu.build.shared_memory import Layouts, SharedMemory
 from selector.gpu.cuda.printer import print_body
 from selector.gpu.ir.expressions import THREAD, equal, minus, number

@@ -18,8 +18,8 @@ from casestudies.attention import CASE
 from casestudies.attention.algorithm import Variant, attend
 from casestudies.attention.problem import SCORES, Problem
 from halide_bridge.schedules import schedule_attention
-from selector.gpu.build.warpgroups.iterations import read_by_threads
 from selector.families.attention import Tiling
+from selector.gpu.build.warpgroups.iterations import read_by_threads
 from selector.ir.nodes import IntImm, Load, Store, Var
 from selector.ir.types import FLOAT16
 from selector.runtime import nvrtc

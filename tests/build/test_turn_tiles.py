@@ -11,8 +11,8 @@ pytest.importorskip("halide")
 import halide_bridge as hb
 from casestudies.attention.algorithm import attend
 from halide_bridge.schedules import schedule_attention
-from selector.gpu.build.program import emit_kernels
 from selector.families.attention.tiling import Tiling
+from selector.gpu.build.program import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 from tests.lowering.test_online import error, operands, truth

@@ -27,7 +27,7 @@ BY_DAY = {
     "gemm-f16-f32-256x128x96",
     "gemm-f16-f32-nt-129x127x65",  # rows that no map describes
     "attention-d64-2x257",
-    "conv_layer-c64-64-f64-i1-r1-1x6x35",
+    "conv_layer-c64-64-1x6x35",
     "upsample-k16-514x66",  # rows by the copy engine, as on sm_90
 }
 SMALL = [
@@ -48,7 +48,7 @@ BROUGHT = (
     "gemm-f16-f32",
     "gemm-s8-s32-nt",
     "attention-d64",
-    "conv_layer-c64-64-f64-i1-r1",
+    "conv_layer-c64-64-1x6x35",
 )
 
 

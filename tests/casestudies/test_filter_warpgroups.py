@@ -16,10 +16,9 @@ from casestudies.common.case import Case
 from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.common.filtering import space
 from casestudies.common.registry import find_case
-from casestudies.conv2d import CASE, build, on_target
-from casestudies.conv2d.problem import BENCHMARK, Problem
+from casestudies.conv2d import CASE, build
+from casestudies.conv2d.problem import Problem
 from casestudies.downsample import CASE as DOWNSAMPLE
-from casestudies.downsample.problem import BENCHMARK as DOWNSAMPLED
 from casestudies.downsample.problem import Problem as Smaller
 from casestudies.upsample import CASE as UPSAMPLE
 from casestudies.upsample.problem import Problem as Larger
@@ -27,7 +26,6 @@ from selector.diagnostics import UserError
 from selector.families.windows import pick
 from selector.machine import machine_for
 from selector.runtime.nvrtc import resource_usage, sass
-from selector.targets import find_target
 
 SIZES = (
     Problem(257, 33, 16),
@@ -106,33 +104,17 @@ def test_machine_code(case: Case, problem: Problem | Smaller, verified: Verified
     assert "UBLKCP" in code
 
 
-def test_which_schedule_stands_behind_tensor() -> None:
-    large, small = BENCHMARK[0], Problem(257, 17, 16)
-    wide, narrow = find_target("sm_90a"), find_target("sm_80")
-    assert on_target(large, "tensor", wide) == "wgmma"
-    assert on_target(small, "tensor", wide) == "tensor"
-    assert on_target(large, "tensor", narrow) == "tensor"
-    assert on_target(large, "cuda", wide) == "cuda"
-    assert CASE.on_target is on_target
-
-
-def test_which_schedule_stands_behind_tensor_of_downsampling() -> None:
-    large, small, other = DOWNSAMPLED[0], Smaller(257, 17, 32), Smaller(2040, 2040, 16, 3)
-    wide, narrow = find_target("sm_90a"), find_target("sm_80")
-    choose = DOWNSAMPLE.on_target
-    assert choose is not None
-    assert choose(large, "tensor", wide) == "wgmma"
-    assert choose(small, "tensor", wide) == choose(other, "tensor", wide) == "tensor"
-    assert choose(large, "tensor", narrow) == "tensor"
-    assert choose(large, "cuda", wide) == "cuda"
-
-
-def test_which_schedule_stands_behind_tensor_of_upsampling() -> None:
-    choose, wide = UPSAMPLE.on_target, find_target("sm_90a")
-    assert choose is not None
-    assert choose(UPSAMPLE.benchmark[1], "tensor", wide) == "wgmma"
-    assert choose(UPSAMPLE.benchmark[0], "tensor", find_target("sm_80")) == "tensor"
-    assert choose(Larger(514, 66, 16), "tensor", wide) == "tensor"
+@pytest.mark.parametrize("name", ["conv2d", "downsample", "upsample"])
+def test_large_images_have_warpgroups_where_there_are_any(name: str) -> None:
+    case = find_case(name)
+    for problem, target, unit in (
+        (case.benchmark[1], "sm_90a", "wgmma"),
+        (case.benchmark[1], "sm_80", "mma"),
+        (case.small[0], "sm_90a", "mma"),
+    ):
+        kernel = hb.compile(case.scheduled(problem, "tensor", target), target=target)
+        used = {s.block.instruction.partition(".")[0] for s in kernel.report.updates if s.block}
+        assert used == {unit}
 
 
 def test_tiles_are_the_models_choice_at_an_images_size() -> None:

@@ -124,7 +124,6 @@ def test_a_padded_layer_has_zeros_around() -> None:
         (lambda: Attention(2, 8, 16, window=4), "window is causal"),
         (lambda: Layer(1, 8, 8, 8, 8, result="s8"), "no result 's8'"),
         (lambda: Layer(1, 8, 8, 8, 8, taps=4), "4 x 4 taps of dilation 1 have no middle"),
-        (lambda: Layer(1, 8, 8, 8, 512, taps=15).name, "too many for a block's shared memory"),
     ],
 )
 def test_what_is_no_problem_is_said(make: Any, message: str) -> None:

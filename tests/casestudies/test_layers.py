@@ -17,10 +17,7 @@ from casestudies.attention.problem import SCORES, SOFT_CAP
 from casestudies.attention.problem import Problem as Attention
 from casestudies.common.data import decoded, random_inputs, relative_error
 from casestudies.conv_layer import CASE as CONV_LAYER
-from casestudies.conv_layer.algorithm import layer
 from casestudies.conv_layer.problem import Problem as Layer
-from casestudies.conv_layer.schedule import Tiles as LayerTiles
-from casestudies.conv_layer.schedule import tensor as schedule_layer
 from selector.diagnostics import UserError
 
 
@@ -65,20 +62,6 @@ def test_attention_variants_are_what_their_names_say(score: str, causal: bool) -
                 pass
         weights = np.exp(s) / np.exp(s).sum()
         np.testing.assert_allclose(truth[h, m], weights @ v[h, : len(keys)], rtol=1e-11)
-
-
-@pytest.mark.parametrize("strips", [(2, 1), (3, 2), (2, 3)])
-def test_conv_layer_in_strips(strips: tuple[int, int]) -> None:
-    """A block goes down the image, with the next strips on their way."""
-    count, stages = strips
-    problem = Layer(2, 13, 19, 16, 16)
-    tiles = LayerTiles(vectors=1, rows=1, warps_y=2, strips=count, stages=stages)
-    kernel = hb.compile(schedule_layer(layer(16, 16), tiles), target="sm_90a")
-    inputs = random_inputs(problem, 7, np)
-    truth = CONV_LAYER.reference(problem, decoded(problem, inputs, np), np)
-    result = kernel.interpret(**inputs, sizes=problem.output.shape)
-    assert relative_error(result, truth, np) < 1e-6
-    assert ("barrier_wait" in kernel.source) == (stages > 1)
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -159,7 +159,7 @@ LARGEST = (
     largest_of_bytes(),
     "attention attention-d128",
     "resample resample-176x192",
-    "conv_layer conv_layer-c64-64-f64-i8-r4-p",
+    "conv_layer conv_layer-c64-64-32x56x56",
 )
 """The largest programs of four case studies, by the length of what is lowered."""
 

@@ -140,20 +140,15 @@ def test_a_pixel_of_one_tap_is_a_row_of_a_product() -> None:
     assert problem_of(row) == ("gemm", Gemm(8 * 7 * 7, 2048, 512, "f16-f16", "nt", "bias-relu"))
 
 
-def test_layers_have_an_entry_for_each_schedule() -> None:
-    """Of channels last two, of the same problem; of others, and of other jobs, one."""
-    names = "^conv-(residual-.*-1-|bytes-.*-1-NHWC-3x1x64x|transposed-.*-1-NHWC)|ragged-.*33x65x129"
+def test_layers_have_one_entry() -> None:
+    """Of channels last that of the case study, which has the compiler's schedule as well."""
+    names = "^conv-(residual-.*-1-|bytes-.*-1-NHWC-3x1x64x|transposed-.*-1-NHWC)"
     entries = [entry for row in choose(listed(), [], names) for entry in _entries(row)]
-    found = {(e.group, e.case): e for e in entries}
-    assert len(found) == len(entries) == 6
-    own, auto = found["residual NHWC", "conv_layer"], found["residual NHWC", "plain.layer"]
-    assert (own.schedule, auto.schedule) == ("", "auto")
-    assert auto.name == f"{own.name}-auto"
-    assert instance(auto).output == instance(own).output
-    assert set(found) - {("ragged", "gemm")} == {
-        (own.group, own.case), (auto.group, auto.case), ("residual NCHW", "plain.layer"),
-        ("bytes NHWC", "plain.layer"), ("transposed NHWC", "plain.layer"),
+    assert {(e.group, e.case, e.schedule) for e in entries} == {
+        ("residual NHWC", "conv_layer", "auto"), ("residual NCHW", "plain.layer", "auto"),
+        ("bytes NHWC", "plain.layer", "auto"), ("transposed NHWC", "plain.layer", "auto"),
     }  # fmt: skip
+    assert len(entries) == 4
 
 
 def test_attention_has_an_entry_for_each_schedule() -> None:

@@ -39,7 +39,7 @@ SMALL_TILES = Tiling(n=128, parts_n=2, parts_m=1, stages=3, tall=True)
 BY_DAY = {
     "gemm-f16-f32-256x128x96",
     "gemm-s8-s32-tt-129x127x65",  # instructions of 64 rows
-    "conv_layer-c64-64-f64-i1-r1-1x6x35",  # a bias, and sums of many iterations
+    "conv_layer-c64-64-1x6x35",  # a bias, and sums of many iterations
     "conv_layer-c48-24-1x7x33",  # sums of one iteration each
 }
 SMALL = [

@@ -33,7 +33,7 @@ def build(case: Any, problem: Any, folder: Path) -> str:
     """Both kernels of a problem; or why not."""
     kernels: dict[str, Any] = {}
     for label in ("boxes", "copies"):
-        output = case.build(problem, "tensor")
+        output = case.build(problem, "mma")
         if label == "boxes":
             hb.self_fed(output)
         kernels[label] = hb.compile(output, target=TARGET)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import halide as hl
 from corpus_case import Case
+from corpus_chunks import VARIANTS as LAYERS
 from corpus_chunks import _built, _shapes
 from corpus_online import ONLINE
 from corpus_product import BF16, F16, F32, S8, S32, Product, product
@@ -13,7 +14,6 @@ from corpus_product import _shapes as sides
 from corpus_rings import PRODUCT, _depths, two_products
 
 import halide_bridge as hb
-from casestudies.conv_layer.tiles import WarpChunks
 
 TARGET = "sm_90a"
 SIZES = ((72, 104), (65, 67), (128, 64))  # rows that maps describe, none, whole tiles
@@ -32,7 +32,7 @@ VARIANTS: dict[str, tuple[Product, int]] = {
 
 def _layer(channels: int, filters: int) -> Case:
     def build() -> hl.Func:
-        return hb.self_fed(_built(WarpChunks(32), channels, filters, 1))
+        return hb.self_fed(_built(LAYERS["warps"][0], channels, filters))
 
     return Case(
         "boxes_layer",

@@ -10,8 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `torch`)")
 
-from torch_regions import near, random, region_of, run  # noqa: E402
+from emulation import check  # noqa: E402 - after the skip
+from torch_regions import TARGET, near, random, region_of, run  # noqa: E402
 
+from halide_bridge.torch_backend import compile_region  # noqa: E402
 from halide_bridge.torch_backend.values import RULES  # noqa: E402 - after the skip
 from selector.diagnostics import ScheduleError  # noqa: E402
 from selector.interop.torch_backend.covered import COVERED  # noqa: E402
@@ -352,6 +354,18 @@ def test_products_of_bytes_are_exact(name: str) -> None:
     assert "on tensor units by wgmma" in report
     assert torch.equal(found, wanted)
     assert len(wanted.unique()) > 30
+
+
+@pytest.mark.parametrize("name", ["rows and columns that have", "a layer that has a zero point"])
+def test_the_text_of_products_of_bytes_is_exact(name: str) -> None:
+    make, dtype, zero, _ = OF_BYTES[name]
+    given = given_of(name, True)
+    graph, symbols = region_of(make(dtype, zero, 0.125), *given)
+    kernel, _ = compile_region(graph, symbols.hints, TARGET)
+    wanted = make(dtype, zero, 0.125)(*given)
+    arrays = {f"in{i}": t.contiguous().numpy() for i, t in enumerate(given)}
+    found = check(kernel, **arrays, sizes=tuple(wanted.shape))
+    assert torch.equal(torch.as_tensor(found), wanted)
 
 
 @pytest.mark.parametrize("name", OF_BYTES)

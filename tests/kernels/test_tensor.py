@@ -336,7 +336,7 @@ def test_mutants_are_found() -> None:
 
 def test_some_mistakes_of_an_emitted_kernel_are_found() -> None:
     case = find_case("conv_layer")
-    problem = next(p for p in case.small if p.program == "conv_layer-c64-64-f64-i1-r1")
+    problem = next(p for p in case.small if p.program == "conv_layer-c64-64-1x6x35")
     target = find_target("sm_100a")
     emitted = hb.compile(case.scheduled(problem, "tensor", target.name), target=target.name)
     kernel = meeting_only(emit_kernels(emitted.module, target)[0][-1])

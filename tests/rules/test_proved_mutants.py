@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -71,3 +72,22 @@ def test_a_guard_of_placement_or_of_a_question_is_needed(rule: str):
     texts = [text for what, text in generated(rule) if what == PLACED[rule]]
     assert texts
     assert all(verdict(rule, text).kind is Kind.UNDECIDED for text in texts)
+
+
+WRITTEN = dict(
+    block[2:].split("\n", 1)
+    for file in sorted(Path(__file__).with_name("wrong").glob("*.egg"))
+    for block in file.read_text(encoding="utf-8").strip().split("\n\n")[1:]
+)
+"""What somebody meant, and the rule."""
+
+
+def test_many_wrong_rules_are_written():
+    assert len(WRITTEN) >= 150
+
+
+@pytest.mark.parametrize("meant", WRITTEN)
+def test_a_wrong_rule_that_somebody_might_write_is_not_proved(meant: str):
+    found = verdict(meant, WRITTEN[meant])
+    assert found.kind is Kind.UNDECIDED
+    assert found.why

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from halide_bridge.schedules.attention import HEADS, Places
 from halide_bridge.schedules.recognise.products import (
@@ -33,6 +33,7 @@ from halide_bridge.schedules.recognise.program import (
 )
 from halide_bridge.schedules.recognise.reading import below, computes, names_of, read, variables_of
 from halide_bridge.schedules.recognise.rows import associative
+from selector.dataclass import dataclass
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, FloatImm
 from selector.ir.traverse import free_vars, walk_expr

@@ -10,11 +10,11 @@ in any order of dimensions, with any steps and distances of taps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 from halide_bridge.schedules.recognise.products import element, factors
 from halide_bridge.schedules.recognise.program import Access, Member, Program, number
+from selector.dataclass import dataclass
 from selector.families.channels import Windows
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var

@@ -13,7 +13,6 @@ one has to be seen, ``w`` a power of what the largest score of the row is subtra
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from halide_bridge.schedules.recognise.attention import is_peak, weighted
 from halide_bridge.schedules.recognise.products import (
@@ -26,6 +25,7 @@ from halide_bridge.schedules.recognise.products import (
 from halide_bridge.schedules.recognise.program import Member, Program, accesses, inlined
 from halide_bridge.schedules.recognise.reading import below
 from halide_bridge.schedules.recognise.rows import associative
+from selector.dataclass import dataclass
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, Select, Var
 from selector.ir.simplify import float_constant
 from selector.ir.traverse import substitute, walk_expr

@@ -8,7 +8,7 @@ Func costs that is computed anew is weighed against the bytes that it would move
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from halide_bridge.schedules.recognise.costs import operations
@@ -23,6 +23,7 @@ from halide_bridge.schedules.recognise.program import (
     number,
 )
 from halide_bridge.schedules.recognise.resampling import resampled_by
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Expr, Var
 from selector.ir.traverse import free_vars

@@ -12,10 +12,11 @@ has taps of its own, such as those of a transposed convolution:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from halide_bridge.schedules.recognise.products import element, factors, multiplied
 from halide_bridge.schedules.recognise.program import Access, Member, Program, number
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars

@@ -4,8 +4,6 @@ another sum from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.program import (
     Access,
@@ -16,6 +14,7 @@ from halide_bridge.schedules.recognise.program import (
     number,
 )
 from halide_bridge.schedules.sizes import is_argument
+from selector.dataclass import dataclass
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var
 from selector.ir.traverse import walk_expr
 from selector.ir.types import FLOAT32, INT32, Kind, Type

@@ -8,12 +8,12 @@ steps from a plain pipeline to a schedule; what the rest is decided by follows i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from halide_bridge.names import Names
 from halide_bridge.native import native
 from halide_bridge.records import ELEMENT, Reader, Record, read_type
+from selector.dataclass import dataclass
 from selector.ir.contents import without_lets
 from selector.ir.nodes import Call, Cast, Expr, IntImm, Var
 from selector.ir.traverse import change_expr, map_expr, substitute, walk_expr

@@ -9,10 +9,9 @@ dimensions read with the same weights, from the same start on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from halide_bridge.schedules.recognise.products import element, factors
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Var
 from selector.ir.traverse import free_vars

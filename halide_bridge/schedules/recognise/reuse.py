@@ -10,7 +10,7 @@ would load all of its own. Which dimensions that goes for follows from the varia
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from halide_bridge.schedules.recognise.facts import SMALL, Placement
@@ -22,6 +22,7 @@ from halide_bridge.schedules.recognise.program import (
     accesses,
     number,
 )
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Expr, Select, Var
 from selector.ir.traverse import free_vars, walk_expr

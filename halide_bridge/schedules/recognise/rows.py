@@ -8,10 +8,10 @@ what reads them at its own row (softmax, norms), are one kernel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, accesses, number
+from selector.dataclass import dataclass
 from selector.ir.nodes import Binary, BinaryOp, Call, Compare, CompareOp, Expr, Select, Var
 from selector.ir.traverse import free_vars
 

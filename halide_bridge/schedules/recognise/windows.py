@@ -4,7 +4,7 @@ what keeps another sum from it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.products import (
@@ -21,6 +21,7 @@ from halide_bridge.schedules.recognise.program import (
     number,
 )
 from halide_bridge.schedules.sizes import is_argument
+from selector.dataclass import dataclass
 from selector.families.windows import Axis, Shape
 from selector.families.windows.tiling import LONGEST_BAND
 from selector.ir.affine import Affine

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from selector.dataclass import dataclass
 from selector.eqsat.conditions.context import (
     Context,
     Miss,

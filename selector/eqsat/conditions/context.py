@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from selector.dataclass import dataclass
 from selector.eqsat.facts import EXECUTES, legal_instructions
 from selector.eqsat.scopes import Scope
 from selector.intrinsics import INSTRUCTIONS, TensorInstruction

@@ -10,8 +10,7 @@ fitted to times of an H200.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.families.attention.tiling import JOINED_AT_ONCE, Shape, Tiling, padded
 from selector.machine.record import Machine
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 DEPTH = 16  # of one vector statement
 COLUMNS = 32  # of one vector statement, keys or channels

@@ -9,9 +9,9 @@ many blocks a multiprocessor has at a time decides how much of that is hidden.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 
+from selector.dataclass import dataclass
 from selector.families.contraction.filling import (
     any_left,
     asked_twice,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+
+from selector.dataclass import dataclass
 
 MOST_LANES = 65535  # of a vector of Halide's
 GROUP_ROWS = 64  # of a product by a warpgroup

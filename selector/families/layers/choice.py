@@ -15,6 +15,7 @@ from math import inf, prod
 from selector.families.contraction.cost import adding
 from selector.families.contraction.tiling import LINE
 from selector.families.layers.tiling import ROWS, Shape, Tiling
+from selector.families.layers.warps import warp_tilings
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
 from selector.targets import LARGEST_BOX, find_target
@@ -28,6 +29,7 @@ RUN_BYTES, MOST_STAGES = (32, 64, 128, 256), 6
 STRIPS = 2  # a ring that goes on from block to block needs no more
 MOST_STATEMENTS = 96  # of a group for a run: more take too long to compile
 ROOM = 200 << 10  # bytes of shared memory
+RESERVED = 3 << 10  # of a block of warps, for what is not of the layer
 # Cycles of a step beside the products, and of a block beside the steps; fitted to a layer of 12 x
 # 12 pixels on an H200.
 STEP, START = 115, 2500
@@ -46,9 +48,10 @@ CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measur
 
 
 def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
-    """The best few; none where the machine has no warpgroups."""
-    if not find_target(machine.target).has("wgmma"):
-        return []
+    """The best few."""
+    target = find_target(machine.target)
+    if not target.has("wgmma"):
+        return list(warp_tilings(shape, target.shared_memory - RESERVED))
 
     def order(t: Tiling) -> tuple[float, ...]:  # of equal ones those with few images, square boxes
         return _cycles(t, shape, machine), _blocks(t, shape), t.box[-1], max(t.box)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.families.contraction.tiling import LINE
 
 ROWS = 64  # pixels of a product by a warpgroup
+WARP_PIXELS = 16  # of a product by a warp
+WARP_DEPTHS = 32, 24, 16, 8  # channels of one of its vector statements, the most first
+UNIT = 16  # bytes of a row in shared memory that warps read at once
 DEPTH_BYTES = 32  # of channels of one vector statement, which has fewer than 65536 terms
 
 
@@ -58,7 +61,10 @@ class Tiling:
     blocks sum so many channels each, and a second kernel adds their sums (0: all). ``strips``: the
     weights of all channels and taps stay in shared memory, a run has the pixels of so many tiles in
     a row, one after the other, and their results leave one after the other (0: weights come with
-    each run).
+    each run). ``apart``: the next block has other pixels, not other filters of the same ones.
+
+    ``unit`` "warp": each of ``warps`` side by side along the first dimension, times ``groups``, has
+    boxes of 16 pixels instead, so many ``sides`` of them side by side as well.
     """
 
     box: tuple[int, ...]
@@ -75,22 +81,39 @@ class Tiling:
     reach: tuple[int, ...] = ()
     strips: int = 0
     steps: tuple[int, ...] = ()
+    apart: bool = False
+    unit: str = "group"
+    sides: int = 1
+    warps: int = 1
 
     @property
     def depth(self) -> int:
         """Channels of one vector statement."""
-        return DEPTH_BYTES // self.bytes
+        if self.unit == "group":
+            return DEPTH_BYTES // self.bytes
+        return next(d for d in WARP_DEPTHS if self.k % d == 0)
 
     @property
     def columns(self) -> int:
         """Filters of one vector statement."""
-        return min(16 * self.bytes, self.n)
+        most = 16 * self.bytes
+        return self.n if self.unit == "warp" else most if self.n % most == 0 else 16
+
+    @property
+    def part_of(self) -> tuple[int, ...]:
+        """Pixels of a group or warp along each dimension."""
+        several = [1] * len(self.box)
+        several[0] *= self.sides
+        several[self.along] *= self.boxes
+        return tuple(e * n for e, n in zip(self.box, several, strict=True))
 
     @property
     def block(self) -> tuple[int, ...]:
         """Pixels of a block along each dimension."""
-        several = self.groups * self.boxes
-        return tuple(e * (several if d == self.along else 1) for d, e in enumerate(self.box))
+        several = [1] * len(self.box)
+        several[0] *= self.warps
+        several[self.along] *= self.groups
+        return tuple(e * n for e, n in zip(self.part_of, several, strict=True))
 
     @property
     def read(self) -> tuple[int, ...]:
@@ -111,7 +134,7 @@ class Tiling:
     @property
     def sums(self) -> int:
         """Registers of a thread's sums."""
-        return self.boxes * self.n // 2
+        return self.sides * self.boxes * self.n // 2
 
     @property
     def statements(self) -> int:
@@ -122,12 +145,17 @@ class Tiling:
     def row_bytes(self) -> int:
         """What the channels of a run take of shared memory: whole lines, or a half or quarter."""
         row = self.k * self.bytes
+        if self.unit == "warp":
+            return _odd(row)
         return -(-row // LINE) * LINE if row > LINE else 1 << (row - 1).bit_length()
 
     @property
     def weight_bytes(self) -> int:
-        """What the weights of a run take of shared memory."""
-        return self.taps * self.n * self.row_bytes
+        """What the weights of a run take of shared memory, along whichever rows they lie."""
+        rows = self.n * self.row_bytes
+        if self.unit == "warp":
+            rows = max(rows, self.k * _odd(self.n * self.bytes))
+        return self.taps * rows
 
     @property
     def run_bytes(self) -> int:
@@ -142,6 +170,8 @@ class Tiling:
 
     @property
     def threads(self) -> int:
+        if self.unit == "warp":
+            return 32 * self.groups * self.warps
         return 128 * (self.groups + 1)
 
     @property
@@ -153,7 +183,15 @@ class Tiling:
             ("-persistent", self.persistent),
             (f"-part{self.part}", self.part),
             (f"-strips{self.strips}", self.strips),
+            ("-apart", self.apart),
         )
-        box = "x".join(map(str, self.box))
-        text = f"{box}-g{self.groups}a{self.along}-{self.n}x{self.k}-s{self.stages}"
+        box, units = "x".join(map(str, self.box)), f"g{self.groups}"
+        if self.unit == "warp":
+            units = f"w{self.warps}x{self.groups}v{self.sides}"
+        text = f"{box}-{units}a{self.along}-{self.n}x{self.k}-s{self.stages}"
         return text + "".join(part for part, wanted in said if wanted)
+
+
+def _odd(row: int) -> int:
+    """An odd number of units for a row of so many bytes: eight rows lie in different banks."""
+    return (-(-row // UNIT) | 1) * UNIT

@@ -14,9 +14,10 @@ choice between two kernels and one loses 0.1 % there, and 1.6 % at eight that we
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
+from selector.dataclass import dataclass
 from selector.families.windows.limits import (
     band_bytes,
     depth,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd
 from typing import Literal
+
+from selector.dataclass import dataclass
 
 ALIGNMENT = 16  # bytes that copies to shared memory begin and end at
 LONGEST_BAND = 256  # taps of one vector statement; more are taken band by band

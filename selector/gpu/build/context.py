@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.build.arrangement import Arrangement
 from selector.gpu.build.scalars.legal import ScalarEmitter

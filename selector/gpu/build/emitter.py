@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 from typing import Protocol
 
 from selector.gpu.build.context import KernelContext

@@ -7,9 +7,10 @@ this file adds parameters, flags, helper functions and launch geometry.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.gpu.build.arrangement import Arrangement
 from selector.gpu.build.context import HostValues, KernelContext, Written

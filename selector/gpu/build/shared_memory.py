@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError
 from selector.gpu.build.warpgroups.left_boxes import LeftBox
 from selector.gpu.build.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT

@@ -7,7 +7,8 @@ counts as touched, so that the state is the same for every iteration.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from selector.dataclass import dataclass
 
 from selector.gpu.build.scalars.storage import Storage
 from selector.gpu.ir.builder import Builder

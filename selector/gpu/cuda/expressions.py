@@ -19,9 +19,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.ir.expressions import GIVEN, PAIR_IN_PANELS, PLACES
 from selector.ir.nodes import (

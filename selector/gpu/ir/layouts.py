@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 
 CHUNK = 16  # bytes that stay together in whatever way rows are swizzled or dealt out

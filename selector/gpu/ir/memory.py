@@ -6,9 +6,9 @@ A queue or a barrier says when an asynchronous copy is complete; both are nodes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 from selector.ir.types import Type

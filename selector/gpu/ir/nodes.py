@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.layouts import Layout
 from selector.gpu.ir.memory import MemoryNode
 from selector.gpu.ir.parameters import Parameter

@@ -8,8 +8,8 @@ blocks of 8 rows x 16 bytes, one register each, come by ``LoadFragment``, which 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import Layout
 from selector.gpu.ir.views import View

@@ -8,9 +8,9 @@ only the last may hold blanks. A node's bodies follow in braces, each after the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
+from selector.dataclass import dataclass
 from selector.gpu.ir import memory, nodes, products, tensor
 
 TEMPLATES: dict[type, str] = {

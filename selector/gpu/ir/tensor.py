@@ -13,8 +13,7 @@ Source: PTX ISA, "tcgen05" ("Tensor Memory", "Memory Consistency Model").
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.ir.nodes import Expr
 
 LANE = 1 << 16  # from an address to that one lane further

@@ -5,12 +5,12 @@ several at once, whose values are arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.ir.expressions import GIVEN, PLACES
 from selector.gpu.ir.layouts import BYTE, Dealt, Swizzle

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.ir.nodes import Expr
 
 # Of C's types, that lie in shared memory.

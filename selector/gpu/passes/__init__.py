@@ -8,9 +8,10 @@ Under ``SELECTOR_CHECK`` a kernel is verified after each pass that changed it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from selector import environment
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.ir.nodes import Kernel
 from selector.gpu.ir.verify import memory_faults

@@ -7,12 +7,13 @@ Bytes are counted in chunks of 16; a set of chunks is an integer, bit by bit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.ir.expressions import THREAD
 from selector.gpu.ir.layouts import CHUNK, GROUP_ROWS

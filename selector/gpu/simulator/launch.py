@@ -5,8 +5,9 @@ memories and descriptors of a thread are as it goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.nodes import (
     Advance,
     Assign,

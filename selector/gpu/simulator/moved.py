@@ -5,9 +5,9 @@ says what such a node reads and writes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import get_args
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.expressions import number
 from selector.gpu.ir.layouts import CHUNK
 from selector.gpu.ir.memory import (

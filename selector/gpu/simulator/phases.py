@@ -5,11 +5,12 @@ there, and what they know of each other then.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.nodes import Arrive, Await, Init, Node, Retire, Sync
 from selector.gpu.ir.text import line
 from selector.gpu.ir.values import value_of

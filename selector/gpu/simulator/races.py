@@ -8,9 +8,10 @@ reports to. What is asynchronous and waits for ordinary stores needs them fenced
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from selector.dataclass import dataclass
 from selector.gpu.simulator.threads import Clock
 
 

@@ -7,8 +7,9 @@ what they stand for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.expressions import BLOCK, BLOCKS, GIVEN, THREAD, flag, plus, times
 from selector.gpu.ir.memory import Point
 from selector.gpu.ir.nodes import Memory

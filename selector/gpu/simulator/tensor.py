@@ -9,10 +9,11 @@ arrive when those before are complete.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.nodes import Drain, Fence, Node
 from selector.gpu.ir.tensor import (
     LANE,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.expressions import THREAD, THREAD_OF_GROUP
 from selector.gpu.ir.nodes import Kernel, Memory, Node, expressions, walk
 from selector.gpu.simulator.worlds import World

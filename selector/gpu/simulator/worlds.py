@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.expressions import BLOCKS, GIVEN
 from selector.gpu.ir.nodes import (
     Advance,

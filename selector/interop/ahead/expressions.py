@@ -7,8 +7,9 @@ Promises are of the types that they are written in: integers wrap.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.diagnostics import TargetError
 from selector.ir.nodes import (
     Binary,

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
+from selector.dataclass import dataclass
 from selector.interop.ahead.expressions import Names, c_type, names_of
 from selector.ir.nodes import Expr, IntImm, Role, Var
 from selector.ir.remarks import Promise

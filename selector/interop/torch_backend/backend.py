@@ -16,6 +16,7 @@ from selector.interop.torch_backend.library import ATTENTION, default_scale
 from selector.interop.torch_backend.quantised import while_zero, with_zeros
 from selector.interop.torch_backend.report import GraphReport, noted
 from selector.interop.torch_backend.whole import decompositions
+from selector.targets import find_target, target_for
 
 torch: Any = installed
 _CHOICES = {
@@ -41,12 +42,12 @@ def tensor_selector(
     dict of its options.
     ``mode``: Inductor's, for the rest.
 
-    ``ArgumentError`` for other options.
+    ``ArgumentError`` for other options, and for a folder that cannot be one; ``TargetError`` for a
+    target that is no GPU.
     """
     given = dict(options or {})
     _check(given)
-    folder = given.get("folder", store.default_folder())
-    folder = None if folder is None else Path(folder).absolute()
+    folder = _folder(given["folder"]) if "folder" in given else store.default_folder()
     store.use(folder)
     carve = Carve(
         Options(
@@ -98,10 +99,30 @@ def _check(given: Mapping[str, Any]) -> None:
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ArgumentError(f"{name}={value!r}", hint=f"one of {', '.join(_CHOICES[name])}")
 
+    if given.get("target") and find_target(given["target"]).family != "cuda":
+        raise TargetError(
+            f"the backend tensor_selector has no regions for {given['target']}",
+            hint="target: a GPU's, such as sm_90a",
+        )
+
+
+def _folder(name: Any) -> Path | None:
+    """The folder of regions, which is there from now on."""
+    if name is None:
+        return None
+    try:
+        folder = Path(name).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, TypeError) as error:
+        raise ArgumentError(
+            f"folder={str(name)!r} cannot be a folder of regions", why=str(error),
+            hint="another one, or None: nothing is kept",
+        ) from error  # fmt: skip
+    return folder
+
 
 def _target() -> str:
     from selector.runtime.cuda import driver
-    from selector.targets import target_for
 
     try:
         gpu = driver()

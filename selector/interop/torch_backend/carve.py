@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch as installed  # pyright: ignore
 from torch._inductor.custom_graph_pass import CustomGraphPass  # pyright: ignore
 
+from selector.dataclass import dataclass
 from selector.interop.torch_backend import store
 from selector.interop.torch_backend.calls import call
 from selector.interop.torch_backend.choice import times_of
@@ -90,7 +90,7 @@ def carved(graph: Any, options: Options) -> GraphReport:
     for node in graph.nodes:
         if node.op == "call_function" and node.target is not REGION:
             name = family(operator_name(node.target))
-            if name != "getitem" and name not in FLAT | {"aten.permute", "aten.select"}:
+            if "." in name and name not in FLAT | {"aten.permute", "aten.select"}:
                 found.left[short(name)] += 1
     return found
 

@@ -15,13 +15,14 @@ import statistics
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import torch as installed  # pyright: ignore
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore
 
+from selector.dataclass import dataclass
 from selector.interop.torch_backend import store
 from selector.interop.torch_backend.covered import PRODUCTS, family
 from selector.interop.torch_backend.graph import RegionGraph, TensorType, evaluated

@@ -12,9 +12,9 @@ import hashlib
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArtifactError
 
 FORMAT = 1  # of the text; another one gives other digests

@@ -5,12 +5,12 @@ long as one tensor leaves; and small operands of that, such as the scale of a no
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import torch as installed  # pyright: ignore
 
+from selector.dataclass import dataclass
 from selector.interop.torch_backend.covered import (
     FLAT,
     POINTWISE,
@@ -19,7 +19,7 @@ from selector.interop.torch_backend.covered import (
     family,
 )
 from selector.interop.torch_backend.quantised import dequantises, multiplied, of_bytes, quantises
-from selector.interop.torch_backend.read import dense, hint, memory_order, operator_name
+from selector.interop.torch_backend.read import dense, hint, memory_order, operator_name, sized
 
 torch: Any = installed
 SMALL = 16  # times as many elements has a result as an operand that is computed with it
@@ -65,13 +65,21 @@ def parts(graph: Any) -> Iterator[Part]:
     nodes = list(graph.nodes)
     for product in nodes:
         if product.op == "call_function" and product not in taken and _is_product(product):
-            found = _grown(product, nodes[order[product] + 1 :], order, taken)
+            if all(map(_is_sized, (product, *product.all_input_nodes))):
+                found = _grown(product, nodes[order[product] + 1 :], order, taken)
+            else:
+                found = Part(product, (product,), (), product, frozenset(), False)
             taken.update(found.inside)
             yield found
 
 
 def _is_product(node: Any) -> bool:
     return family(operator_name(node.target)) in PRODUCTS
+
+
+def _is_sized(node: Any) -> bool:
+    value = node.meta.get("val")
+    return not isinstance(value, torch.Tensor) or sized(value)
 
 
 def _by_pixel(node: Any) -> bool:
@@ -142,7 +150,7 @@ def _joined(
 ) -> list[Any] | None:
     """What is computed with a node of the part, if it can be one."""
     value = node.meta.get("val")
-    if node.op != "call_function" or not isinstance(value, torch.Tensor):
+    if node.op != "call_function" or not isinstance(value, torch.Tensor) or not sized(value):
         return None
     op, last = family(operator_name(node.target)), sizes(product)[-1]
     shape = sizes(node)
@@ -165,6 +173,8 @@ def _operands(
     found: list[Any] = []
     shape, pixels = sizes(node), _by_pixel(product)
     for operand in node.all_input_nodes:
+        if not _is_sized(operand):
+            return None
         if pixels and operand not in inside and not _of_pixels(operand, shape):
             return None
         if operand in inside:

@@ -12,7 +12,7 @@ import torch as installed  # pyright: ignore
 
 from selector.interop.torch_backend.calls import call
 from selector.interop.torch_backend.covered import FLAT, POINTWISE, PRODUCTS, family
-from selector.interop.torch_backend.read import dense, memory_order, operator_name
+from selector.interop.torch_backend.read import dense, memory_order, operator_name, sized
 
 torch: Any = installed
 aten: Any = torch.ops.aten
@@ -76,14 +76,18 @@ def _before(graph: Any, node: Any, turned: Any) -> Any:
         return None
     given = {n: call(graph, aten.permute.default, n, back) for n in operands if n is not turned}
     given[turned] = turned.args[0]
-    args, named = torch.fx.map_arg((node.args, node.kwargs), lambda n: given.get(n, n))
+
+    def before(n: Any) -> Any:
+        return given.get(n, n)
+
+    args, named = torch.fx.map_arg((node.args, node.kwargs), before)
     return call(graph, aten.permute.default, call(graph, node.target, *args, **named), order)
 
 
 def _lies(value: Any, order: Sequence[int]) -> bool:
     """Whether a tensor is a permutation, in that order, of one that lies row by row."""
     back = tuple(order.index(d) for d in range(len(order)))
-    return dense(value) and memory_order(value) == back
+    return sized(value) and dense(value) and memory_order(value) == back
 
 
 def _is_mixed(node: Any) -> bool:
@@ -91,6 +95,8 @@ def _is_mixed(node: Any) -> bool:
         return False
     image, filters, made = (n.meta["val"] for n in (*node.args[:2], node))
     if image.dim() != len(_INNERMOST) or node.args[8] != 1:  # by groups
+        return False
+    if not all(map(sized, (image, filters, made))):
         return False
     return (
         memory_order(filters) == memory_order(made) == _INNERMOST

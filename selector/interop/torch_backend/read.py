@@ -60,6 +60,12 @@ def hint(value: Any) -> int:
     return int(found)
 
 
+def sized(value: Any) -> bool:
+    """Whether sizes and strides were known when the graph was made: data decide others."""
+    extents = (*value.shape, *value.stride())
+    return all(not isinstance(n, torch.SymInt) or n.node.hint is not None for n in extents)
+
+
 def memory_order(value: Any) -> tuple[int, ...]:
     """The axes of a tensor from the outermost to the innermost one in memory."""
     sizes, strides = [hint(n) for n in value.shape], [hint(n) for n in value.stride()]

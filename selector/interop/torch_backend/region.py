@@ -7,11 +7,12 @@ do the pixels of a convolution of 1 x 1, which is a product of matrices then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch as installed  # pyright: ignore
 
+from selector.dataclass import dataclass
 from selector.interop.torch_backend.covered import FLAT, family
 from selector.interop.torch_backend.graph import Node, Ref, RegionGraph, TensorType
 from selector.interop.torch_backend.grow import Part, sizes

@@ -19,11 +19,12 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from selector import api, environment
+from selector.dataclass import dataclass
 from selector.diagnostics import ArtifactError, UserError
 from selector.interop.torch_backend.graph import RegionGraph, from_text
 from selector.kernel import Kernel
@@ -178,8 +179,7 @@ def prepare(
             found = _read(graph, target, place)
             if found is not None:
                 _known[_name(key, target)] = found
-            if folder is not None and found is not None:
-                folder.mkdir(parents=True, exist_ok=True)
+            if folder is not None and found is not None and writable(folder):
                 for path in place.glob(f"{key}.*"):
                     _copied(path, folder)
 
@@ -219,7 +219,7 @@ def _made(graph: RegionGraph, hints: Mapping[str, int], target: str, folder: Pat
     base = _name(graph.key, target)
     try:
         kernel, text = compile_region(graph, hints, target)
-        if folder is not None:
+        if folder is not None and writable(folder):
             kernel.save(folder / f"{base}.kernel", overwrite=True)
     except Exception as error:  # Halide's own as well: whatever it is, torch has the region
         why = f"{type(error).__name__}: {error}"
@@ -235,11 +235,21 @@ def _text(graph: RegionGraph, hints: Mapping[str, int]) -> str:
     return json.dumps({"graph": json.loads(graph.text), "sizes": dict(hints)})
 
 
+def writable(folder: Path) -> bool:
+    """Whether a folder, which is made if need be, can be written to: one that is carried need not
+    be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
 def write(folder: Path | None, name: str, text: str) -> None:
-    """A file of a folder (None: nowhere), at once."""
-    if folder is None:
+    """A file of a folder (None, or one that is only read: nowhere), at once."""
+    if folder is None or not writable(folder):
         return
-    folder.mkdir(parents=True, exist_ok=True)
     whole = folder / f".{name}.{os.getpid()}"
     whole.write_text(text)
     whole.replace(folder / name)

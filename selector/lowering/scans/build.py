@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Allocate,

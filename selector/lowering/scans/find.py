@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.affine import Affine
 from selector.ir.nodes import (

@@ -8,8 +8,9 @@ so many steps ahead of their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.ir.affine import settled
 from selector.ir.contents import holds

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, settled
 from selector.ir.contents import holds
 from selector.ir.lanes import in_lanes

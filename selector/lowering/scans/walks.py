@@ -6,9 +6,10 @@ last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, settled, split_by_strides
 from selector.ir.nodes import (
     Binary,

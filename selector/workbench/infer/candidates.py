@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.eqsat.decode import Term
 from selector.workbench.infer.fingerprints import Fingerprints

@@ -6,8 +6,9 @@ Each scope is saturated once without the rule and once with it; rows are the sam
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.eqsat.facts import instruction_facts, legal_instructions
 from selector.eqsat.saturate import Engine
 from selector.eqsat.soundness import scopes_of

@@ -8,11 +8,12 @@ floats need all of their mantissa, so that sums in another order are other value
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from zlib import crc32
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.eqsat.decode import Decoder, Term
 from selector.ir.arithmetic import Array, dtype_of

@@ -6,10 +6,10 @@ factor, what is summed, the sum. Terms are made by size over one representative 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from string import Template
 
+from selector.dataclass import dataclass
 from selector.eqsat.decode import Term
 from selector.workbench.infer.holes import LANES, K, M, N
 from selector.workbench.infer.patterns import read

@@ -8,8 +8,9 @@ the way of a selection: prepared, abstracted, all phases.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.eqsat.decode import Decoder, Term
 from selector.eqsat.extract import read_tables

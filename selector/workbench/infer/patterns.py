@@ -7,8 +7,8 @@ term, an integer or a string, and ``Formula`` for an integer that is computed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.eqsat.decode import Term
 from selector.eqsat.encode import real, text
 from selector.eqsat.worlds import Form, parse

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import monotonic
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.workbench.infer.candidates import Candidate, Sieve
 from selector.workbench.infer.cost import Cost, Paired

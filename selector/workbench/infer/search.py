@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.eqsat.decode import Decoder, Term
 from selector.ir.arithmetic import Array
 from selector.workbench.infer.fingerprints import WORLDS, Fingerprints, keys

@@ -7,11 +7,12 @@ before anything is proved of it: most are false, and that is told in a milliseco
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import islice, product
 from random import Random
 
+from selector.dataclass import dataclass
 from selector.eqsat.decode import Decoder, Term
 from selector.ir.types import Type
 from selector.workbench.infer.fingerprints import Fingerprints, agree

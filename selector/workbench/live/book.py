@@ -6,12 +6,13 @@ the tests, any other for the rules. All others are added. What a file is, its co
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
 from rules import rule_files, test_files
+from selector.dataclass import dataclass
 from selector.workbench.cases import Case, has_header
 from selector.workbench.files import split, with_standard
 from selector.workbench.ruleset import RuleFiles

@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ParseError
 from selector.workbench.bench import Outcome
 from selector.workbench.cases import Case

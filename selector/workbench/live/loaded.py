@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
+from selector.dataclass import dataclass
 from selector.eqsat.bindings import egglog
 from selector.eqsat.saturate import Engine
 from selector.eqsat.stepping import RunawayError, Step, Stepper, run_text

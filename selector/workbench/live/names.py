@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from functools import lru_cache
 
+from selector.dataclass import dataclass
 from selector.workbench.cases import DECLARATIONS, RULES
 from selector.workbench.ruleset import forms, rule_of
 from selector.workbench.source import Form, position

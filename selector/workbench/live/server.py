@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ParseError
 from selector.workbench.live.book import RULES_FOLDER, Book, shown_as
 from selector.workbench.live.checking import Checker, Finding, Severity, Standing

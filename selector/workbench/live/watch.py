@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.workbench.live.book import RULES_FOLDER, shown_as
 from selector.workbench.live.checking import Checker, Checks

@@ -9,14 +9,16 @@ that values are equal at every lane or that a relation holds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.eqsat.worlds import Form, parse
 from selector.workbench.prove.context import Arg, Cls, Context, Node
 from selector.workbench.prove.goals import Goals
 from selector.workbench.prove.lane_values import node_value
 from selector.workbench.prove.meaning import well_formed
+from selector.workbench.prove.placement import Placement, Stored
 from selector.workbench.prove.relations import GIVEN, MEANINGS, Meaning
 from selector.workbench.prove.sizes import ZERO, Poly, number, unknown
 
@@ -61,11 +63,13 @@ class Rule:
         default_factory=dict[str, list[tuple[Arg, ...]]]
     )
     goals: Goals = field(init=False)
+    _placed: Placement = field(init=False)
     _made: dict[Node, Cls] = field(default_factory=dict[Node, Cls])
     _later: list[tuple[Form, ...]] = field(default_factory=list[tuple[Form, ...]])
 
     def __post_init__(self) -> None:
         self.goals = Goals(self.context)
+        self._placed = Placement(self.context, self.goals)
 
     # sorts of variables
 
@@ -196,6 +200,8 @@ class Rule:
             case (str(op), a, b) if op in _COMPARISONS:
                 if self._is_integer(a, b):
                     self._later.append((op, a, b))
+                elif op == "!=" and "String" in (self._sort_of(a, ""), self._sort_of(b, "")):
+                    self.context.differ(_string(a), _string(b))
             case (str(head), *args) if self.signatures.is_term(head):
                 self.expr(form, False)
             case (str(head), *args):
@@ -248,22 +254,11 @@ class Rule:
             case _:
                 raise UserError(f"`{_shown(form)}` is no action that a proof knows")
 
-    def _on_unit(self, e: Cls) -> bool:
-        return any(self.context.having(e, name) for name in ("MultiplyAdd", "TileFill"))
-
-    def _is_run(self, index: Cls) -> bool:
-        """Whether an index walks elements side by side."""
-        return any(
-            self.context.literal(_class(n.args[1])) == number(1)
-            and self.context.lane_count(_class(n.args[0])) == number(1)
-            for n in self.context.having(index, "Ramp")
-        )
-
     def _unite(self, a: Cls, b: Cls) -> None:
-        for n in self.context.having(b, "TileRead"):
-            loads = self.context.having(_class(n.args[0]), "Load")
-            is_run = any(self._is_run(_class(load.args[2])) for load in loads)
-            self.goals.demand(is_run, "an accumulator that is one dense run")
+        self._placed.united(a, b)
+        self._equal(a, b)
+
+    def _equal(self, a: Cls, b: Cls) -> None:
         self.goals.lanes(b, self.context.lane_count(a))
         self.goals.same_type(a, b)
         self.goals.value(a, lambda at, d: at.value(b, d))
@@ -277,29 +272,8 @@ class Rule:
         same = self.context.string(_name(old[0])) == self.context.string(_name(new[0]))
         self.goals.demand(same, "the same buffer")
         for x, y in zip(old[1:], new[1:], strict=True):
-            self._unite(_class(x), _class(y))
-        self._in_place(old, _class(new[2]))
-        if self._on_unit(_class(new[2])):
-            self.goals.demand(self._is_run(_class(new[1])), "an accumulator that is one dense run")
-
-    def _in_place(self, store: tuple[Arg, ...], value: Cls) -> None:
-        """What a tensor unit does is done where its accumulator lives, on what is stored."""
-        context = self.context
-        places = {
-            context.string(_name(n.args[1])) for n in context.having(_class(store[2]), "Move")
-        }
-        for n in context.having(value, "MultiplyAdd"):
-            name, accumulator = context.string(_name(n.args[0])), _class(n.args[4])
-            homes = {context.string(u.location) for u in context.target.units
-                     if context.string(u.name) == name}  # fmt: skip
-            self.goals.demand(bool(places & homes), "an instruction of that location")
-            loads = [n.args[1:3] for n in context.having(accumulator, "Load")]
-            in_place = any(
-                context.string(_name(b)) == context.string(_name(store[0]))
-                and context.find(_class(i)) == context.find(_class(store[1]))
-                for b, i in loads
-            )
-            self.goals.demand(in_place, "an accumulator that is what is stored")
+            self._equal(_class(x), _class(y))
+        self._placed.stored(*(Stored(_name(s[0]), *map(_class, s[1:])) for s in (old, new)))
 
 
 def _class(arg: Arg) -> Cls:

@@ -7,9 +7,10 @@ the other reader of the same statements, which makes goals of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from selector.dataclass import dataclass
 from selector.workbench.prove.sizes import Poly, Sizes, Vacuous
 
 Cls = int
@@ -51,6 +52,9 @@ class Say(Protocol):
 
     def holds(self, relation: str, a: Poly, b: Poly) -> None:
         """Of integers: ``>``, ``=``, ``|`` (a divides b)."""
+
+    def greatest(self, a: Poly, b: Poly, divisor: Poly) -> None:
+        """A common divisor is the greatest one."""
 
     def either(self, a: Poly, *values: int) -> None:
         """An integer is one of these."""
@@ -104,6 +108,8 @@ class Context:
     names: dict[str, str] = field(default_factory=dict[str, str])
     integers: set[str] = field(default_factory=set[str])
     free: set[str] = field(default_factory=set[str])
+    apart: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    divisors: list[tuple[Poly, Poly, Poly]] = field(default_factory=list[tuple[Poly, Poly, Poly]])
     _same: dict[Cls, Cls] = field(default_factory=dict[Cls, Cls])
 
     @property
@@ -173,6 +179,16 @@ class Context:
             self.integers.add(b)
         self.names[a] = b
 
+    def differ(self, a: str, b: str) -> None:
+        """Two strings are not one."""
+        self.apart.append((a, b))
+
+    def are_different(self, a: str, b: str) -> bool:
+        """Whether two strings are known not to be one."""
+        asked = {self.string(a), self.string(b)}
+        both_known = len(asked) == 2 and all(map(is_literal, asked))
+        return both_known or any({self.string(x), self.string(y)} == asked for x, y in self.apart)
+
     # what meanings say, taken as true
 
     def size(self, *counts: Poly) -> None:
@@ -200,6 +216,21 @@ class Context:
                 self.sizes.divides(b, a)
             case _:
                 self.sizes.facts.append((relation, a, b))
+
+    def greatest(self, a: Poly, b: Poly, divisor: Poly) -> None:
+        self.divisors.append((a, b, divisor))
+
+    def is_greatest(self, a: Poly, b: Poly, divisor: Poly) -> bool:
+        """By Euclid: b of a multiple of b, or that of b and the rest, where that is known."""
+        a, b, divisor = map(self.sizes.expanded, (a, b, divisor))
+        if divisor == b and a.over(b) is not None:
+            return True
+        rests = [r for parts, (_, r) in self.sizes.parts.items() if self._are(parts, (a, b))]
+        known = {tuple(map(self.sizes.expanded, row)) for row in self.divisors}
+        return any((b, self.sizes.expanded(rest), divisor) in known for rest in rests)
+
+    def _are(self, some: tuple[Poly, ...], others: tuple[Poly, ...]) -> bool:
+        return tuple(map(self.sizes.expanded, some)) == others
 
     def either(self, a: Poly, *values: int) -> None:
         a = self.sizes.resolved(a)

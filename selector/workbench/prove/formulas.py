@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import z3
 
+from selector.dataclass import dataclass
 from selector.workbench.prove.sizes import Poly
 
 Value = Any

@@ -8,10 +8,11 @@ told from the premises alone, without formulas.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import z3
 
+from selector.dataclass import dataclass
 from selector.workbench.prove.context import At, Cls, Context
 from selector.workbench.prove.formulas import Either, Value
 from selector.workbench.prove.lemmas import equality
@@ -88,6 +89,9 @@ class Goals:
 
         shown = f"{a} divides {b}" if relation == "|" else f"{a} {relation} {b}"
         self._add(shown, holds)
+
+    def greatest(self, a: Poly, b: Poly, divisor: Poly) -> None:
+        self.demand(self.context.is_greatest(a, b, divisor), "the greatest common divisor")
 
     def either(self, a: Poly, *values: int) -> None:
         def one_of(at: Attempt) -> Iterator[Value | Either]:

@@ -123,7 +123,7 @@ def binary(at: Attempt, e: Cls, op: str, a: Value, b: Value) -> Value:
             found = at.function("minus", at.word(e), a, b)
             at.fact(z3.Implies(b == 0, found == a), UNSIGNED_ZERO)
             return found
-        case "/" | "%" if at.is_number(e):
+        case "/" | "%" if at.lane is not None or at.context.string(e) == INT32:
             q, r = z3.Int(f"div {len(at.quotients)}"), z3.Int(f"mod {len(at.quotients)}")
             at.euclid(a, b, q, r)
             at.fact(z3.BoolVal(True), RANGE)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import cast
 
 from selector.diagnostics import UserError
-from selector.workbench.prove.context import BOOL, INT32, Cls, Context, Node, Say
+from selector.ir.types import Type, limits
+from selector.workbench.prove.context import BOOL, INT32, Cls, Context, Node, Say, is_literal
 from selector.workbench.prove.sizes import ONE, Poly, number
 
 
@@ -21,7 +22,10 @@ def well_formed(context: Context, say: Say, e: Cls, node: Node) -> None:
             context.integer(e)
         case "Sym", _:
             _has(context, e, ONE, INT32)
-        case "Lit" | "FLit", (str(t), *_):
+        case "Lit", (str(t), Poly() as value):
+            _fits(say, context.string(t), value)
+            _has(context, e, ONE, t)
+        case "FLit", (str(t), _):
             _has(context, e, ONE, t)
         case "Atom", (str(t), Poly() as n, _):
             say.size(n)
@@ -31,6 +35,16 @@ def well_formed(context: Context, say: Say, e: Cls, node: Node) -> None:
             _has(context, e, n, t)
         case _:
             _lane_wise(context, say, e, node)
+
+
+def _fits(say: Say, t: str, value: Poly) -> None:
+    """A type has a number; all have 0 and 1."""
+    if is_literal(t) and Type.parse(t).is_integer:
+        least, most = limits(Type.parse(t))
+        say.holds(">=", value, number(least))
+        say.holds("<=", value, number(most))
+    else:
+        say.demand(value.constant in (0, 1), f"a number of type {t.lstrip('?')}")
 
 
 def _has(context: Context, e: Cls, lanes: Poly, t: Cls | str) -> None:
@@ -49,6 +63,8 @@ def _lane_wise(context: Context, say: Say, e: Cls, node: Node) -> None:
             say.same_type(a, b)
             if context.string(op) in ("&&", "||"):
                 say.same_type(a, BOOL)
+            if context.string(op) in ("/", "%") and _is_numeral(context, b):
+                say.same_type(a, INT32)
             _has(context, e, lanes(a), a)
         case "Cmp", (_, int(a), int(b)):
             say.lanes(b, lanes(a))
@@ -70,6 +86,13 @@ def _lane_wise(context: Context, say: Say, e: Cls, node: Node) -> None:
             _has(context, e, lanes(i), t)
         case _:
             _vector(context, say, e, node)
+
+
+def _is_numeral(context: Context, e: Cls) -> bool:
+    """Whether rules divide by it: what they write as ``Int`` takes the type of what it is added to
+    or multiplied with, but nothing of another type than int32 is divided by one."""
+    copies = [cast(Cls, n.args[0]) for n in context.having(e, "Broadcast")]
+    return any(context.having(x, "Int") for x in (e, *copies))
 
 
 def _vector(context: Context, say: Say, e: Cls, node: Node) -> None:

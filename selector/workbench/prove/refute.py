@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from random import Random
 
 import z3
 
+from selector.dataclass import dataclass
 from selector.workbench.prove.conditions import Rule
 from selector.workbench.prove.context import Context
 from selector.workbench.prove.formulas import Either, Value, new_solver

@@ -171,6 +171,7 @@ def gcd(say: Say, a: Poly, b: Poly, g: Poly) -> None:
     say.holds(">", g, ZERO)
     say.holds("|", g, a)
     say.holds("|", g, b)
+    say.greatest(a, b, g)
 
 
 def want_gcd(say: Say, a: Poly, b: Poly) -> None:

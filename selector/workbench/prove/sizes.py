@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import gcd, prod
+
+from selector.dataclass import dataclass
 
 Monomial = tuple[str, ...]
 

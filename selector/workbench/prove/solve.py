@@ -7,11 +7,12 @@ the name of a contract are tracked: the core of a proof says which of them it ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 
 import z3
 
+from selector.dataclass import dataclass
 from selector.workbench.prove.conditions import Rule
 from selector.workbench.prove.context import Context
 from selector.workbench.prove.formulas import Either, Split, Value, new_solver, unknowns_of

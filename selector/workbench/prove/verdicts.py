@@ -6,7 +6,6 @@ import os
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from multiprocessing import get_context
@@ -14,6 +13,7 @@ from time import perf_counter
 
 import z3
 
+from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.garbage import collector_paused
 from selector.workbench.listing import matching_rules

@@ -9,7 +9,7 @@ bytes and single elements (``copies.code``). Before that a pipeline asks for box
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.copies.bulk import emit_rows, emit_rows_by_warp, takes_rows
 from selector.gpu.build.context import KernelContext

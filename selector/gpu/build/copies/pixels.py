@@ -8,7 +8,7 @@ where pixels have other elements (``nest_code``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 from math import prod
 
 from selector.gpu.build.copies.chunks import spread

@@ -7,7 +7,8 @@ that tiles that read a little past a row meet numbers and not garbage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from selector.dataclass import dataclass
 from math import prod
 
 from selector.gpu.build.context import KernelContext

@@ -15,8 +15,7 @@ of them, it is one multiply-add of a constant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.epilogues.elements import (

@@ -9,7 +9,7 @@ all elements and made legal once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 from functools import partial
 from typing import Protocol
 

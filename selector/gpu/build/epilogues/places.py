@@ -9,7 +9,8 @@ a row exchange pairs, each gets eight columns of a row, and 16 rows get whole se
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+from selector.dataclass import dataclass
 from functools import cache
 
 from selector.gpu.build.context import KernelContext

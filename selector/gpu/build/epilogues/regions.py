@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from selector.dataclass import dataclass
 
 from selector.gpu.build.products.register_tiles import RegisterTiles
 from selector.gpu.ir.expressions import element, packed, pointer

@@ -11,10 +11,10 @@ and statements on whole runs of rows, all of them in the unit whose part it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.build.products.accumulators import by_warp
 from selector.gpu.build.context import KernelContext, thread_part

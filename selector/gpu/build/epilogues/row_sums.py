@@ -8,8 +8,8 @@ what it holds of a row, two shuffles join the four, and one of them stores.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.build.context import KernelContext, thread_part
 from selector.gpu.build.epilogues.elements import ROW, ElementScalar

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.ir import nodes as ir

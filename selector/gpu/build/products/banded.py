@@ -11,10 +11,11 @@ outputs, as it does in every Toeplitz formulation.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from math import gcd, prod
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.scalars.legal import guarded

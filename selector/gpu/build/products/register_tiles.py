@@ -11,8 +11,9 @@ there.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError, ScheduleError, Where
 from selector.gpu.ir.expressions import element, pointer
 from selector.gpu.ir.products import Register

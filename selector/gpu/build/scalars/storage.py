@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.build.warpgroups.panels import Panels
 from selector.gpu.cuda.expressions import TYPES, spell

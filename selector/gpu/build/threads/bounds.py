@@ -8,7 +8,7 @@ and its largest value in the loop are known before it, and tested there once for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.scalars.storage import Space

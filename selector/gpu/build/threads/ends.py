@@ -10,7 +10,7 @@ other while all others wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.threads.sums import ThreadStatements

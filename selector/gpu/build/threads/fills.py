@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.threads.nests import Nest

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from selector.dataclass import dataclass
 from itertools import combinations
 
 from selector.gpu.build.threads.ends import Row, deal_out, emit_ends

@@ -10,7 +10,7 @@ zero: it falls, or rises, by a constant with each iteration.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.scalars.storage import Space

@@ -8,7 +8,8 @@ to merge them; rows that are laid out in shared memory first leave in whole sect
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from selector.dataclass import dataclass
 from math import prod
 
 from selector.gpu.build.copies.chunks import spread

@@ -8,8 +8,7 @@ stay serial.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import (

@@ -8,7 +8,7 @@ shifted into place, whatever address it starts at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.scalars.storage import Space, Storage, c_type

@@ -10,7 +10,7 @@ any element, none would begin before that is done.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.scalars.storage import Space, Storage, c_type

@@ -12,7 +12,7 @@ or zeros. The loads wait for memory together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.scalars.storage import Space, Storage, c_type

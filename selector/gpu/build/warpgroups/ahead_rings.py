@@ -17,7 +17,8 @@ run (of 64 channels it takes 1.09 to 1.15 times as long, of 256 0.80 to 0.82 of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from selector.dataclass import dataclass
 from functools import cached_property
 
 from selector.gpu.build.pipelines.pipeline import Pipeline

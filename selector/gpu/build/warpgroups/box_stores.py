@@ -9,7 +9,8 @@ reads any more, or, for what is stored in every iteration of one, memory of its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from selector.dataclass import dataclass
 
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.epilogues.regions import Region

@@ -18,7 +18,8 @@ multiples of 16 bytes, as maps want it, where the schedule says so (``align_stor
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from selector.dataclass import dataclass
 from itertools import product
 from math import prod
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from selector.dataclass import dataclass
 from functools import reduce
 from typing import TypeVar
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from selector.dataclass import dataclass
 from selector.gpu.ir.layouts import Composed, Swizzle, in_bytes
 from selector.gpu.ir.memory import Map
 from selector.ir.affine import Affine, to_affine

@@ -7,9 +7,10 @@ program knows the buffer by rows of ``pitch`` elements; every index goes through
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.gpu.ir.expressions import place
 from selector.gpu.ir.layouts import GROUP_ROWS, Composed, Swizzle, in_bytes

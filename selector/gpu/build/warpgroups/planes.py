@@ -14,7 +14,8 @@ element strides).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from selector.dataclass import dataclass
 from math import prod
 
 from selector.gpu.build.copies.recognise import Copy

@@ -11,8 +11,9 @@ An accumulator of m64nN is N / 8 pieces of 64 x 8; warp w of the group holds row
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.gpu.build.context import KernelContext, slice_offset
 from selector.gpu.build.instructions import group_record

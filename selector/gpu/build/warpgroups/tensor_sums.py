@@ -12,9 +12,10 @@ A load gives registers as an m16n8 accumulator has them. Of instructions of 128 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.gpu.build.context import KernelContext
 from selector.gpu.build.instructions import group_record

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from selector.dataclass import dataclass
 
 from selector.gpu.build.copies.recognise import Copy, copy_of
 from selector.gpu.build.copies.forms import write_copy

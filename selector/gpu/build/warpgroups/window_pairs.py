@@ -12,7 +12,8 @@ Rows y are even ones, so that pieces of several rows hold both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from selector.dataclass import dataclass
 
 from selector.gpu.build.warpgroups.core_bands import Entry, Pair
 from selector.gpu.build.warpgroups.window_code import WindowProduct

@@ -15,9 +15,10 @@ one ``asm`` statement: as statements of their own they take the compiler ten tim
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, pairwise, product
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.gpu.build.products.banded import BandTables
 from selector.gpu.build.context import KernelContext, slice_offset

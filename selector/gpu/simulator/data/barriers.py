@@ -5,11 +5,11 @@ what of whom is what ``protocol`` follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.nodes import Arrive, Await, Init, Retire, Sync
 from selector.gpu.simulator.data.machine import Machine
 from selector.gpu.simulator.data.values import Threads, per_thread

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.expressions import THREAD
 from selector.gpu.ir.memory import Map
 from selector.gpu.ir.nodes import Await, Body, If, Kernel, Let, Node, children, expressions, walk

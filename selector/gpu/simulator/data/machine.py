@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.gpu.ir.memory import Map
 from selector.gpu.ir.nodes import Kernel, Node
 from selector.gpu.ir.text import line

@@ -8,12 +8,12 @@ either.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.cuda.expressions import TYPES
 from selector.ir.types import (

@@ -84,6 +84,13 @@ def _sigmoid(x: Any) -> Any:
 ERF = (1.1281433794564215, 0.10408118612531318, -0.0017864748671420627)
 
 
+def logistic(x: Any, exponent: Any) -> Any:
+    """``x / (1 + exp(-exponent))``, in which exponential and quotient need be no better than the 16
+    bits that the result has: a processor has instructions for these.
+    """
+    return x / (1 + hl.exp(-exponent))
+
+
 def erf(m: Making, x: Any) -> Any:
     """Where the region's results are rounded to 16 bits as ``tanh`` of an odd polynomial (fitted
     here: an absolute error of 3.7e-5), which reads ``x`` five times: an epilogue has its text once
@@ -102,13 +109,13 @@ def erf(m: Making, x: Any) -> Any:
     return hl.select(x < 0, -found, found)
 
 
-def _expm1(x: Any) -> Any:
+def expm1(x: Any) -> Any:
     """By its series where ``exp(x) - 1`` would cancel."""
     series = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4 * (1 + x / 5))))
     return hl.select(hl.abs(x) < hl.f32(0.1), series, hl.exp(x) - 1)
 
 
-def _log1p(x: Any) -> Any:
+def log1p(x: Any) -> Any:
     series = hl.f32(-1 / 6)
     for n in range(5, 0, -1):
         series = series * x + hl.f32((-1) ** (n + 1) / n)
@@ -131,10 +138,10 @@ for _name, _function in {
     "cos": hl.cos,
     "exp": hl.exp,
     "exp2": lambda x: hl.exp(x * hl.f32(math.log(2))),
-    "expm1": _expm1,
+    "expm1": expm1,
     "floor": hl.floor,
     "log": hl.log,
-    "log1p": _log1p,
+    "log1p": log1p,
     "log2": lambda x: hl.log(x) * hl.f32(1 / math.log(2)),
     "reciprocal": lambda x: 1 / x,
     "round": hl.round,
@@ -294,101 +301,6 @@ def clamp_min(m: Making, x: Value, low: Operand) -> Value:
 @rule("clamp_max")
 def clamp_max(m: Making, x: Value, high: Operand) -> Value:
     return elementwise(m, hl.min, x, high)
-
-
-def logistic(x: Any, exponent: Any) -> Any:
-    """``x / (1 + exp(-exponent))``, in which exponential and quotient need be no better than the 16
-    bits that the result has: a processor has instructions for these.
-    """
-    return x / (1 + hl.exp(-exponent))
-
-
-def _gelu_rounded(approximate: str) -> Callable[[Any], Any]:
-    """``0.5 x (1 + tanh(u))`` is ``x / (1 + exp(-2 u))``; ``erf`` as there."""
-
-    def tanh(a: Any) -> Any:
-        scale = 2 * math.sqrt(2 / math.pi)
-        return logistic(a, a * (hl.f32(scale) + a * a * hl.f32(0.044715 * scale)))
-
-    def plain(a: Any) -> Any:
-        square = hl.min(a * a, hl.f32(32))
-        c = [2 * w * 0.5**n * math.sqrt(0.5) for n, w in enumerate(ERF)]
-        odd = hl.f32(c[1]) + square * hl.f32(c[2])
-        return logistic(a, a * (hl.f32(c[0]) + square * odd))
-
-    return tanh if approximate == "tanh" else plain
-
-
-@rule("gelu")
-def gelu(m: Making, x: Value, approximate: str = "none") -> Value:
-    if m.dtype in HALVES:
-        return elementwise(m, _gelu_rounded(approximate), x)
-
-    def tanh(a: Any) -> Any:
-        cubic = a + hl.f32(0.044715) * a * a * a
-        return a * hl.f32(0.5) * (1 + hl.tanh(hl.f32(math.sqrt(2 / math.pi)) * cubic))
-
-    def plain(a: Any) -> Any:
-        return a * hl.f32(0.5) * (1 + erf(m, a * hl.f32(math.sqrt(0.5))))
-
-    return elementwise(m, tanh if approximate == "tanh" else plain, x)
-
-
-@rule("gelu_backward")
-def gelu_backward(m: Making, grad: Value, x: Value, approximate: str = "none") -> Value:
-    def plain(g: Any, a: Any) -> Any:
-        below = hl.f32(0.5) * (1 + erf(m, a * hl.f32(math.sqrt(0.5))))
-        return g * (below + a * hl.exp(a * a * hl.f32(-0.5)) * hl.f32(1 / math.sqrt(2 * math.pi)))
-
-    def tanh(g: Any, a: Any) -> Any:
-        scale, cubic = hl.f32(math.sqrt(2 / math.pi)), hl.f32(0.044715)
-        t = hl.tanh(scale * (a + cubic * a * a * a))
-        slope = (1 - t * t) * scale * (1 + 3 * cubic * a * a)
-        return g * (hl.f32(0.5) * (1 + t) + hl.f32(0.5) * a * slope)
-
-    return elementwise(m, tanh if approximate == "tanh" else plain, grad, x)
-
-
-@rule("threshold_backward")
-def threshold_backward(m: Making, grad: Value, x: Value, threshold: float) -> Value:
-    def at(g: Any, a: Any) -> Any:
-        return hl.select(a <= constant(threshold, m.dtype), hl.cast(g.type(), 0), g)
-
-    return elementwise(m, at, grad, x)
-
-
-@rule("elu")
-def elu(m: Making, x: Value, alpha: float = 1, scale: float = 1, inner: float = 1) -> Value:
-    def at(a: Any) -> Any:
-        below = hl.f32(alpha) * _expm1(a * hl.f32(inner))
-        return hl.f32(scale) * hl.select(a > 0, a, below)
-
-    return elementwise(m, at, x)
-
-
-@rule("leaky_relu")
-def leaky_relu(m: Making, x: Value, slope: float = 0.01) -> Value:
-    return elementwise(m, lambda a: hl.select(a > 0, a, a * constant(slope, m.dtype)), x)
-
-
-@rule("hardsigmoid")
-def hardsigmoid(m: Making, x: Value) -> Value:
-    return elementwise(m, lambda a: hl.clamp(a + 3, 0, 6) / 6, x)
-
-
-@rule("hardswish")
-def hardswish(m: Making, x: Value) -> Value:
-    return elementwise(m, lambda a: a * hl.clamp(a + 3, 0, 6) / 6, x)
-
-
-@rule("softplus")
-def softplus(m: Making, x: Value, beta: float = 1, threshold: float = 20) -> Value:
-    def at(a: Any) -> Any:
-        scaled = a * hl.f32(beta)
-        soft = _log1p(hl.exp(hl.min(scaled, hl.f32(threshold)))) / hl.f32(beta)
-        return hl.select(scaled > hl.f32(threshold), a, soft)
-
-    return elementwise(m, at, x)
 
 
 @rule("_to_copy", "prims.convert_element_type")

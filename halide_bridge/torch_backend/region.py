@@ -14,6 +14,7 @@ import halide
 from halide_bridge.compile import compile as compiled
 from halide_bridge.schedules.auto import autoschedule
 from halide_bridge.torch_backend import (
+    activations,
     attention,
     convolutions,
     pointwise,
@@ -36,6 +37,7 @@ from selector.kernel import Kernel
 
 hl: Any = halide
 ROOMS = (  # of rules, which they register
+    activations,
     attention,
     convolutions,
     pointwise,

@@ -40,6 +40,8 @@ pytestmark = pytest.mark.chains  # they are part of a compilation
 MOST_ROWS = 30_000
 MOST_SECONDS = 0.060
 MOST_SECONDS_OF_ALL = 1.5  # from the scheduled pipeline to machine code, NVRTC included
+# Of iterations that begin with the next scores and end with the last values: twice the text.
+LONGER = {"attention attention-d128": 1.8}
 MOST_SECONDS_OF_PYTHON = 0.6  # of these
 MOST_SCOPES = 2  # of a program that is measured as a whole
 MOST_SECONDS_OF_A_REPORT = 0.050  # printed after a compilation
@@ -132,7 +134,8 @@ def test_a_whole_compilation(
     assert_quick(emitted, MOST_SECONDS_OF_PYTHON)
     assert_known(program.split()[1], "sm_90a", source)
     if not verified(source, version()):
-        assert_within(MOST_SECONDS_OF_ALL, Part(PYTHON, emitted), Part(NVRTC, compiled))
+        limit = LONGER.get(program, MOST_SECONDS_OF_ALL)
+        assert_within(limit, Part(PYTHON, emitted), Part(NVRTC, compiled))
 
 
 def test_a_warm_compilation(monkeypatch: pytest.MonkeyPatch) -> None:

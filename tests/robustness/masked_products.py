@@ -99,7 +99,9 @@ def masked_products() -> Iterator[Pipeline]:
     yield from _conditional()
     for name, (left, read) in PLACES.items():
         truth = _sum(read, lambda k, n, m: True)
-        yield Pipeline(f"product {name}", product(Product(left=left)), SIZE, truth, _shapes)
+        parts = 2 if name == "pairs turned" else 1  # even and odd terms
+        p = product(Product(left=left))
+        yield Pipeline(f"product {name}", p, SIZE, truth, _shapes, statements=parts)
     n, m = hl.Var("n"), hl.Var("m")
     for name, along in {"rows": m, "columns": n}.items():
         p = Product(where=lambda v, k, along=along: hl.select((k + along) % 2 == 0, v, -v))

@@ -111,6 +111,8 @@ WINDOWS: Mapping[str, tuple[Window, Callable[[int, int], int]]] = {
     "by even and odd taps": (lambda i, x, y, t: i[x + (t.x % 2) * 5, y],
                              lambda t, x: x + (t % 2) * 5),
 }  # fmt: skip
+PARTS = {"taps twice each": 2, "by half a tap": 2, "by even and odd taps": 4}
+"""Statements that a sum is split into, by what is left of a tap."""
 SIGNS: Mapping[str, Callable[[hl.Expr, hl.RDom], hl.Expr]] = {
     "chosen": lambda v, t: hl.select(t.x % 2 == 0, v, -v),
     "by a formula": lambda v, t: hl.cast(v.type(), 1 - 2 * (t.x % 2)) * v,
@@ -144,10 +146,14 @@ def placed() -> Iterator[Pipeline]:
     yield from _pixels()
     for name, (tap, of) in GATHERED.items():
         truth = _sum(lambda a, at, of=of: a["I"][at[2], at[1] + at[0]] * a["K"][of(at[0])])
-        yield Pipeline(name, filtered(TAPS, tap=tap), ODD, truth)
+        parts = PARTS.get(name, 1)
+        yield Pipeline(name, filtered(TAPS, tap=tap), ODD, truth, statements=parts)
     for name, (window, at_x) in WINDOWS.items():
         truth = _sum(lambda a, at, at_x=at_x: a["I"][at[2], at_x(*at[:2])] * a["K"][at[0]])
-        yield Pipeline(f"an image {name}", filtered(TAPS, window=window), ODD, truth)
+        parts = PARTS.get(name, 1)
+        yield Pipeline(
+            f"an image {name}", filtered(TAPS, window=window), ODD, truth, statements=parts
+        )
     for name, sign in SIGNS.items():
         truth = _sum(lambda a, at: _plain(a, at) * (-1) ** at[0])
         yield Pipeline(f"signs {name}", filtered(TAPS, where=sign), ODD, truth)

@@ -172,7 +172,7 @@ def lies_in_rows(copy: Copy, context: KernelContext) -> Expr | None:
     and is held at both ends; None if none is known.
     """
     source = context.storages[copy.source.buffer].param
-    both_ends = {BinaryOp.MAX, BinaryOp.MIN}
+    both_ends = frozenset((BinaryOp.MAX, BinaryOp.MIN))
     whole = copy.rounded or copy.length % copy.per == 0
     if source is None or copy.clamped[0] != both_ends or copy.predicate is not None or not whole:
         return None

@@ -23,5 +23,5 @@ def test_every_command_is_read(source: str, count: int) -> None:
 
 
 def test_what_stands_before_the_first_command_is_read() -> None:
-    with pytest.raises(ParseError, match="own[.]egg"):
+    with pytest.raises(ParseError, match=r"own\.egg"):
         engine_for("").load("own.egg", f"no command\n{COMMANDS}")

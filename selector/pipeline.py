@@ -124,7 +124,7 @@ def _hoist(work: Work) -> Work:
 def _emit(work: Work) -> Work:
     match work.target.family:
         case "cuda":
-            from selector.gpu.build.program import emit_kernels
+            from selector.gpu.codegen.program import emit_kernels
             from selector.gpu.passes import Trace
             from selector.lowering.choices import share_choices
 

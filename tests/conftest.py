@@ -28,7 +28,16 @@ os.environ.setdefault("SELECTOR_CHECK", "1")
 os.environ.setdefault("SELECTOR_CACHE_DIR", "")
 
 # Only kernels and what is refused are looked at; modules with the marker ``chains`` do more.
-UNTOLD = ("bridge", "build", "casestudies", "cpu", "emulation", "kernels", "lowering", "robustness")
+UNTOLD = (
+    "bridge",
+    "casestudies",
+    "codegen",
+    "cpu",
+    "emulation",
+    "kernels",
+    "lowering",
+    "robustness",
+)
 
 settings.register_profile("project", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("project")

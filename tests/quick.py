@@ -53,7 +53,7 @@ CLOSE = {
     "rules": ("tests/eqsat",),
     "selector/eqsat": ("tests/rules/test_soundness.py",),
     "selector/operands": ("tests/eqsat", "tests/rules/test_soundness.py"),
-    "tests/gpu": ("tests/build/test_corpus.py",),
+    "tests/gpu": ("tests/codegen/test_corpus.py",),
     "cpp/launch": ("tests/runtime",),
 }
 
@@ -81,8 +81,8 @@ def _of_tests(parts: list[str]) -> list[str]:
 
 
 def _of_room(parts: list[str]) -> list[str]:
-    if parts[:3] == ["selector", "gpu", "build"]:
-        return ["tests/build"]
+    if parts[:3] == ["selector", "gpu", "codegen"]:
+        return ["tests/codegen"]
     if parts[:2] == ["selector", "gpu"]:
         return ["tests/kernels"]  # tests/gpu is for machines that have one
     if parts[0] == "selector":

@@ -41,7 +41,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "selector.eqsat": ("selector.ir", "selector.intrinsics", "selector.operands", "rules"),
     "selector.lowering": ("selector.ir", "selector.intrinsics", "selector.gpu"),
     "selector.gpu": ("selector.ir",),
-    "selector.gpu.build": (
+    "selector.gpu.codegen": (
         "selector.ir",
         "selector.intrinsics",
         "selector.gpu",
@@ -53,7 +53,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "selector.intrinsics",
         "selector.lowering",
         "selector.gpu",
-        "selector.gpu.build",
+        "selector.gpu.codegen",
         "selector.runtime.plan",
     ),
     "selector.runtime": ("selector.ir", "selector.intrinsics"),

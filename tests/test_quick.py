@@ -10,7 +10,7 @@ from test_imports import ALLOWED
 @pytest.mark.parametrize(
     ("path", "tests"),
     [
-        ("selector/gpu/build/warpgroups/rings.py", ["tests/build"]),
+        ("selector/gpu/codegen/warpgroups/rings.py", ["tests/codegen"]),
         ("selector/cpu/tiles.py", ["tests/cpu"]),
         ("selector/api.py", list(ROOT_OF_SELECTOR)),
         ("selector/gpu/ir/nodes.py", ["tests/kernels"]),
@@ -22,7 +22,7 @@ from test_imports import ALLOWED
         ("tests/eqsat/test_chains.py", ["tests/eqsat/test_chains.py"]),
         ("tests/eqsat/subsets.py", ["tests/eqsat"]),
         ("tests/eqsat/test_that_was_removed.py", []),
-        ("tests/gpu/corpus_rows.py", ["tests/gpu", "tests/build/test_corpus.py"]),
+        ("tests/gpu/corpus_rows.py", ["tests/gpu", "tests/codegen/test_corpus.py"]),
         ("docs/index.md", ["tests/docs"]),
         ("README.md", ["tests/docs/test_links.py"]),
         ("Makefile", []),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 from typing import Any
@@ -43,16 +43,16 @@ from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
+from halide_bridge.schedules.wanted import Wanted, wanted_of
 from selector.dataclass import dataclass
 from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
-from selector.eqsat.facts import legal_instructions
 from selector.families.bands import worth
 from selector.ir.module import Module
 from selector.ir.nodes import Allocate, For, ForKind, IntImm
 from selector.ir.remarks import Promise
 from selector.ir.traverse import walk_stmt
 from selector.machine import machine_for
-from selector.targets import Target, find_target
+from selector.targets import Target
 
 CLUSTERS = 90  # what GPUs can that have clusters
 _GRID = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD)
@@ -102,7 +102,7 @@ def autoschedule(
     location = memory.caller_location()
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
-    wanted = replace(_wanted(target, instructions, location), tilings=tilings or {})
+    wanted = wanted_of(target, instructions, location, tilings)
     plan, first = _plan(outputs, wanted, sizes, location)
     schedule = _applied(outputs, plan)
     _scheduled.update((func.name(), location) for func in outputs)
@@ -123,7 +123,7 @@ def lower_auto(
     """
     with apart(source.said):
         outputs = native().copy(source.outputs)
-        wanted = _wanted(target, instructions, source.location)
+        wanted = wanted_of(target, instructions, source.location)
         plan, _ = _plan(outputs, wanted, sizes, source.location, some)
         module = lower_copy(
             outputs,
@@ -134,24 +134,6 @@ def lower_auto(
             pipeline=source.pipeline,
         )
     return module, plan.known.depends_on(), plan.precisions
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a schedule is for: a GPU, the instructions that are allowed (None: all), and the tilings
-    that sums have to have, by the names of Funcs; where it was asked for.
-    """
-
-    target: Target
-    instructions: tuple[str, ...] | None = None
-    location: str = ""
-    tilings: Mapping[str, Given] = field(default_factory=dict[str, Given])
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """Of those that have to be asked for."""
-        legal = legal_instructions(self.target, self.instructions)
-        return frozenset(i.asked for i in legal) - {""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +178,7 @@ def _applied(outputs: list[Any], plan: Plan) -> Schedule:
 
 
 def _plan(
-    outputs: list[Any], wanted: _Wanted, sizes: Sizes | None, location: str, some: bool = False
+    outputs: list[Any], wanted: Wanted, sizes: Sizes | None, location: str, some: bool = False
 ) -> tuple[Plan, str]:
     """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
     copy; and Python for the parts of them that are Funcs from now on.
@@ -219,7 +201,7 @@ def _plan(
     return _taken(outputs, program, plan, wanted), "\n".join(lines)
 
 
-def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
     """The plan with what the compiler takes."""
     known = plan.known
     plan = plan.storing(m.label for m in program if is_search(m, known))
@@ -252,7 +234,7 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) ->
     return _spread(outputs, program, plan, wanted)
 
 
-def _told(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+def _told(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
     """The plan with the tilings that were given. ``ScheduleError`` for one that cannot be."""
     members = {m.label: m for m in program}
     for label, tiling in wanted.tilings.items():
@@ -272,7 +254,7 @@ def _told(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> 
     return plan
 
 
-def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
     """The plan with clusters of blocks for long rows, if there are such and the compiler takes
     them.
     """
@@ -283,7 +265,7 @@ def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
     return plan if _why_not(outputs, more, wanted) else more
 
 
-def _made(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+def _made(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
     """The plan with filters whose blocks make what they read, each in one chain at most."""
     done = {*wanted.tilings}
     for chain in chains(program, plan):
@@ -295,7 +277,7 @@ def _made(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> 
     return plan
 
 
-def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -> Plan:
+def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
     """The plan with the resamplings that the compiler takes on a tensor unit: of large images, and
     of what those become.
     """
@@ -316,7 +298,7 @@ def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted) -
 
 
 def _attending(
-    member: Member, outputs: list[Any], program: Program, plan: Plan, wanted: _Wanted
+    member: Member, outputs: list[Any], program: Program, plan: Plan, wanted: Wanted
 ) -> Plan:
     """The plan with the attention whose second product a Func is, if the compiler takes it."""
     found = online_of(member, program)
@@ -333,25 +315,7 @@ def _attending(
     return plan.in_loops(member.label, why_apart(member, program, why))
 
 
-def _wanted(target: str | Target, instructions: Iterable[str] | None, location: str) -> _Wanted:
-    allowed = None if instructions is None else tuple(instructions)
-    return _Wanted(_gpu(target, location), allowed, location)
-
-
-def _gpu(target: str | Target, location: str) -> Target:
-    name = "sm_90a" if target == "cuda" else target
-    found = find_target(name) if isinstance(name, str) else name
-    if found.family != "cuda":
-        raise ScheduleError(
-            f"there are no schedules for {found.name} yet",
-            why="autoschedule knows GPUs",
-            hint="a GPU's target such as sm_90a",
-            where=location,
-        )
-    return found
-
-
-def _why_not(outputs: list[Any], plan: Plan, wanted: _Wanted) -> str:
+def _why_not(outputs: list[Any], plan: Plan, wanted: Wanted) -> str:
     """Why the compiler does not take a plan; empty if it does."""
     import selector
 

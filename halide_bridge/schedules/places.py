@@ -133,16 +133,15 @@ class Scheduling:
         if member.label not in self.plan.tensor:
             return where.value
         tiling = self.plan.tensor[member.label][1]
-        if isinstance(tiling, layers.Tiling):
-            box = " x ".join(map(str, tiling.block))
-            unit = "wgmma" if tiling.unit == "group" else "mma"
-            return f"a layer on tensor units by {unit}, tiles of {box} pixels x {tiling.n} filters"
         if isinstance(tiling, transforms.Tiling):
             return f"transforms on tensor units by mma, tiles of {tiling.width} x {tiling.height}"
-        unit = "wgmma, tiles" if tiling.unit == "group" else "mma, tiles"
+        unit = "wgmma" if tiling.unit == "group" else "mma"
+        if isinstance(tiling, layers.Tiling):
+            box = " x ".join(map(str, tiling.block))
+            return f"a layer on tensor units by {unit}, tiles of {box} pixels x {tiling.n} filters"
         if isinstance(tiling, windows.Tiling):
-            return f"windows on tensor units by {unit} of {tiling.width} x {tiling.height}"
-        return f"on tensor units by {unit} of {tiling.m} x {tiling.n} x {tiling.k}"
+            return f"windows on tensor units by {unit}, tiles of {tiling.width} x {tiling.height}"
+        return f"on tensor units by {unit}, tiles of {tiling.m} x {tiling.n} x {tiling.k}"
 
     def _func(self, member: Member) -> Recorded:
         return self.script.func(member.label, member.handle)

@@ -8,8 +8,8 @@ from dataclasses import field
 
 from selector.cpu.scalar import CScalarEmitter
 from selector.dataclass import dataclass
-from selector.gpu.build.scalars.names import Names
-from selector.gpu.build.scalars.storage import Storage
+from selector.gpu.codegen.scalars.names import Names
+from selector.gpu.codegen.scalars.storage import Storage
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, For, Load
 from selector.lowering.ranges import Ranges

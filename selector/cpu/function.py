@@ -17,8 +17,8 @@ from selector.cpu.plain import PlainCode
 from selector.cpu.registers import Configurations, TileScope
 from selector.cpu.tiles import TileCode
 from selector.diagnostics import EmitError, ScheduleError, Where
-from selector.gpu.build.scalars.storage import Space, Storage, c_type
-from selector.gpu.build.threads.nests import as_nest, independent
+from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
+from selector.gpu.codegen.threads.nests import as_nest, independent
 from selector.intrinsics.unwritten import fills, masked_buffers, reads_of
 from selector.intrinsics.windows import windows
 from selector.ir.affine import to_affine

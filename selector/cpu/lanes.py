@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
-from selector.gpu.build.threads.nests import vector_digits
+from selector.gpu.codegen.threads.nests import vector_digits
 from selector.intrinsics import TILE_FILL, TILE_READ, TOEPLITZ, TOEPLITZ_TRANSPOSED, VNNI
 from selector.intrinsics.calls import constants
 from selector.ir.lanes import Digits, lane, number, split

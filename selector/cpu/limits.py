@@ -4,7 +4,7 @@ lies there, but a product that meets it with a zero does, if it is no number.
 
 from __future__ import annotations
 
-from selector.gpu.build.scalars.storage import Storage
+from selector.gpu.codegen.scalars.storage import Storage
 from selector.ir.affine import Affine, join_dims, split_by_strides, to_affine
 from selector.ir.nodes import Expr, IntImm
 

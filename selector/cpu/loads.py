@@ -14,7 +14,7 @@ from selector.cpu.operands import COLUMN, INNER, ROW, TILE_BYTES, TILE_ROWS, Den
 from selector.cpu.plain import PlainCode
 from selector.cpu.registers import Shape
 from selector.dataclass import dataclass
-from selector.gpu.build.scalars.storage import Space, Storage, c_type
+from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import IntImm, Store
 from selector.ir.traverse import free_vars, substitute

@@ -13,7 +13,7 @@ from selector.cpu.lanes import scalar_lane
 from selector.cpu.limits import in_rows
 from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
-from selector.gpu.build.scalars.storage import Storage
+from selector.gpu.codegen.scalars.storage import Storage
 from selector.intrinsics import records
 from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits

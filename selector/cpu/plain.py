@@ -16,8 +16,8 @@ from dataclasses import replace
 from selector.cpu.context import CContext
 from selector.cpu.cover import Covering
 from selector.cpu.lanes import LaneLoops, Reduction, ScalarValue, lane_loops
-from selector.gpu.build.scalars.storage import Space, Storage, c_type
-from selector.gpu.build.threads.nests import as_nest, independent, where
+from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
+from selector.gpu.codegen.threads.nests import as_nest, independent, where
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import BufferParam, Expr, FloatImm, For, IntImm, Load, ReduceOp, Store, Var

@@ -20,7 +20,7 @@ from selector.cpu.context import CContext
 from selector.cpu.operands import TILE_ROWS, Product, as_product
 from selector.dataclass import dataclass
 from selector.diagnostics import EmitError, SelectionError, Where
-from selector.gpu.build.scalars.names import comment
+from selector.gpu.codegen.scalars.names import comment
 from selector.ir.nodes import Allocate, For, ForKind, Memory, Stmt, Store
 from selector.ir.traverse import stmt_children, walk_stmt
 

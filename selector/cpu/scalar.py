@@ -7,10 +7,16 @@ loops covers (``safe``) has none of its own.
 from __future__ import annotations
 
 from selector.cpu.limits import bounds_of
-from selector.gpu.build.scalars.builtins import count, legal_builtin, limits, unless_zero, unsigned
-from selector.gpu.build.scalars.legal import ScalarEmitter, guarded
-from selector.gpu.build.scalars.names import Names
-from selector.gpu.build.scalars.storage import Storage
+from selector.gpu.codegen.scalars.builtins import (
+    count,
+    legal_builtin,
+    limits,
+    unless_zero,
+    unsigned,
+)
+from selector.gpu.codegen.scalars.legal import ScalarEmitter, guarded
+from selector.gpu.codegen.scalars.names import Names
+from selector.gpu.codegen.scalars.storage import Storage
 from selector.gpu.cuda.expressions import Words, operand, spell
 from selector.gpu.ir.expressions import all_of, less, minus
 from selector.intrinsics.functions import PureFunction

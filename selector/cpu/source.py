@@ -12,8 +12,8 @@ from selector.cpu.context import CContext, Writer
 from selector.cpu.function import FunctionBody
 from selector.cpu.preamble import RESERVED, SNIPPET_NAMES, preamble
 from selector.diagnostics import ScheduleError, Where
-from selector.gpu.build.scalars.names import Names, comment, identifier
-from selector.gpu.build.scalars.storage import Space, Storage, c_type
+from selector.gpu.codegen.scalars.names import Names, comment, identifier
+from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.gpu.cuda.preamble import words
 from selector.ir.module import Module
 from selector.ir.nodes import (

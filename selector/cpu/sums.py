@@ -14,7 +14,7 @@ from selector.cpu.lanes import scalar_lane
 from selector.cpu.operands import COLUMN, ROW, TILE_BYTES, TILE_ROWS
 from selector.cpu.plain import PlainCode
 from selector.cpu.registers import Sums, TileScope
-from selector.gpu.build.scalars.storage import Space, Storage, c_type
+from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.intrinsics import TILE_FILL, TILE_READ
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds, loaded

@@ -10,8 +10,8 @@ of an element that no statement writes, one of these is true, and nothing else:
 - it is zero, because the allocation that it lies in says so. This module finds the elements of
   staged buffers that a product reads beside a zero and that are not written before, and they are
   zeroed once, before anything else touches the buffer: ``windows.with_zeros`` does it for the
-  interpreter, ``build.placement`` in a kernel. What a copy fills beyond its rows counts as written:
-  it knows that itself (``gpu.build.copies.recognise``).
+  interpreter, ``codegen.placement`` in a kernel. What a copy fills beyond its rows counts as
+  written: it knows that itself (``codegen.copies.recognise``).
 
 Elements of arrays, and what a copy takes from beside its rows, are the caller's numbers: his NaN
 beside a zero is one in the result (docs, "Limits").

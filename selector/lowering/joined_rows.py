@@ -12,7 +12,7 @@
 
 Shared memory that holds nothing but what threads have found of their rows, and what few threads
 make of that, in however many steps, is what ``row.max`` of all threads of a row is: each of them
-has the result, by shuffles and, in long rows, one barrier (``build.threads.row_joins``). A thread
+has the result, by shuffles and, in long rows, one barrier (``codegen.threads.row_joins``). A thread
 then has what it knows of its row from the first statement to the last (``kept_rows``). Sums are
 taken in another order. Terms that a step leaves out under a condition are neutral elements here.
 """

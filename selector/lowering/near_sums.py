@@ -5,7 +5,7 @@
     for s < n: o[...] = f16(exp(a[...]) / q[0])        o[...] = f16(near(exp(a[...])) / q[0])
 
 ``near`` stands for what is computed as if it were rounded to 16 bits next
-(``build.scalars.legal``), where an exponential is a multiplication and an instruction. Its terms
+(``codegen.scalars.legal``), where an exponential is a multiplication and an instruction. Its terms
 are positive, so that a sum is off by no larger part of itself than they are, and a product or a
 quotient of such numbers by no more than both; all of them are rounded to 16 bits, which loses many
 times as much. That goes in kernels of rows (``joined_rows``) where nothing else is made of the sum.

@@ -5,7 +5,7 @@
                                                       let y = b/8
                                                       let row.x = row.thread + 512*(b % 8)
                                                       ...
-What they find of their row, they store in each other's shared memory (``build.threads.row_joins``).
+What they find of their row, they store in each other's shared memory (``threads.row_joins``).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What kernels of whole vectors of rows (``whole_rows``) say to ``gpu.build.threads.row_vectors``:
-calls of these names are numbers and conditions of a row of a thread.
+"""What kernels of whole vectors of rows (``whole_rows``) say to ``threads.row_vectors``: calls of
+these names are numbers and conditions of a row of a thread.
 """
 
 from __future__ import annotations

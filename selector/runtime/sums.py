@@ -5,8 +5,8 @@ go to registers that overlap those of its addend without being the same.
 
 What of the addend lies in both is overwritten before it is added, and results are wrong without a
 word. NVRTC 13.0 did so where products slide over accumulators row by row of which some lanes began
-with nothing written; since all begin with zeros (``build.placement``), no program is known to have
-it. Fields are where ``nvdisasm -hex`` shows them; products of bytes do not slide.
+with nothing written; since all begin with zeros (``codegen.placement``), no program is known
+to have it. Fields are where ``nvdisasm -hex`` shows them; products of bytes do not slide.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tiled import AMX, BF16, F16, F32, I8, I16, I32, U8, WMMA, Tiled, names_sele
 
 import halide_bridge as hb
 from selector.diagnostics import SelectionError
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.ir.bfloat16 import from_bits, to_bits
 from selector.runtime import nvrtc
 from selector.simulate import simulate

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import halide_bridge as hb
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.simulate import simulate
 
 Array = NDArray[Any]

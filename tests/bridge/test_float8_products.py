@@ -16,7 +16,7 @@ import halide_bridge as hb
 from halide_bridge.schedules import Contraction, Operand, contract
 from selector.diagnostics import SelectionError
 from selector.families.contraction import Tiling
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.intrinsics import INSTRUCTIONS
 from selector.ir import float8
 from selector.ir.types import E4M3, E5M2, Type

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import halide_bridge as hb
 from selector.diagnostics import SelectionError
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.ir.tf32 import to_tf32
 from selector.simulate import simulate
 

@@ -17,7 +17,7 @@ import halide_bridge as hb
 from halide_bridge.schedules import Contraction, Operand, contract
 from selector.diagnostics import ScheduleError, SelectionError
 from selector.families.contraction import Shape, Tiling, why_not
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.ir.tf32 import to_tf32
 from selector.runtime.plan_json import plan_from_json, plan_to_json
 from selector.simulate import simulate

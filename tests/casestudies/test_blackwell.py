@@ -16,7 +16,7 @@ from casestudies.common.case import Case
 from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import find_case, gpu_cases
 from selector.diagnostics import ScheduleError, SelectionError
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.ir.verify import memory_faults
 from selector.gpu.simulator.protocol import protocol_faults
 from selector.runtime.nvrtc import compile_to_cubin, resource_usage, sass

@@ -23,7 +23,7 @@ from selector.diagnostics import ScheduleError, TargetError
 from selector.families import windows
 from selector.families.contraction import Tiling
 from selector.families.windows.tiling import group_outputs
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.ir.nodes import Kernel, walk
 from selector.gpu.ir.products import Mma
 from selector.gpu.ir.text import parse_kernels, print_kernels

@@ -16,7 +16,7 @@ from casestudies.attention.problem import Problem
 from casestudies.common.data import case_inputs, decoded, relative_error
 from halide_bridge.schedules import schedule_attention
 from selector.families.attention import Shape, Tiling, estimate, pick, space
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.machine import machine_for
 from selector.simulate import simulate
 from selector.targets import find_target

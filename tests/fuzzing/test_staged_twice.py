@@ -13,7 +13,7 @@ from fuzzing.choices import index
 from fuzzing.oracles import run_program
 from fuzzing.program import Axis, Operand, Program, Staging, Sum
 from fuzzing.run import Plan, jobs
-from selector.gpu.build.pipelines import rings
+from selector.gpu.codegen.pipelines import rings
 
 pytestmark = pytest.mark.verified
 

@@ -18,7 +18,7 @@ from verified import Verified
 
 import halide_bridge as hb
 from selector.eqsat.select import select
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.ir.nodes import Kernel
 from selector.gpu.ir.text import print_kernels
 from selector.runtime.interpret import interpret_plan

@@ -12,7 +12,7 @@ import halide_bridge as hb
 from casestudies.common.case import Case
 from casestudies.common.data import case_inputs, decoded, relative_error
 from casestudies.common.registry import gpu_cases
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.ir.text import print_kernels
 from selector.simulate import simulate
 from selector.targets import find_target

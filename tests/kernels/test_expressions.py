@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from selector.cpu.scalar import CScalarEmitter
-from selector.gpu.build.scalars.legal import ScalarEmitter
-from selector.gpu.build.scalars.names import Names
-from selector.gpu.build.scalars.storage import Space, Storage
+from selector.gpu.codegen.scalars.legal import ScalarEmitter
+from selector.gpu.codegen.scalars.names import Names
+from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import POINTER, element, plus, pointer
 from selector.ir.nodes import BufferParam, Dim, Expr, FloatImm, IntImm, Role, Var

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from selector.diagnostics import InternalError
-from selector.gpu.build.epilogues.regions import Region, RowRegisters
-from selector.gpu.build.scalars.storage import Space, Storage
-from selector.gpu.build.warpgroups.left_boxes import BoxStore
-from selector.gpu.build.warpgroups.panels import Panels
+from selector.gpu.codegen.epilogues.regions import Region, RowRegisters
+from selector.gpu.codegen.scalars.storage import Space, Storage
+from selector.gpu.codegen.warpgroups.left_boxes import BoxStore
+from selector.gpu.codegen.warpgroups.panels import Panels
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.cuda.snippets.groups import GROUPS
 from selector.gpu.cuda.snippets.stores import STORES

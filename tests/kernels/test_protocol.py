@@ -10,7 +10,7 @@ from corpus import CORPUS
 
 import halide_bridge as hb
 from selector.eqsat.select import select
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
     THREAD,

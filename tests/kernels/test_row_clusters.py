@@ -11,7 +11,7 @@ import numpy as np
 from changed_data import data_mutants
 
 import halide_bridge as hb
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.ir.memory import StoreThere
 from selector.gpu.ir.nodes import Kernel, Sync, walk
 from selector.runtime.plan import Plan

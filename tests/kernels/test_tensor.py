@@ -12,7 +12,7 @@ from changed import mutants
 
 import halide_bridge as hb
 from casestudies.common.registry import find_case
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.cuda.preamble import preamble
 from selector.gpu.cuda.printer import print_body, print_kernel
 from selector.gpu.ir.builder import Builder

@@ -1,4 +1,4 @@
-"""Kernels whose shared memory lies wrong are told, those of the corpus in ``build/test_corpus``."""
+"""Kernels whose shared memory lies wrong are told; of the corpus in ``codegen/test_corpus``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Elements of accumulators that go wrong are told, each kind of mistake; those of the corpus in
-``build/test_corpus``.
+``codegen/test_corpus``.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from selector.gpu.build.warpgroups.box_stores import box_stores
-from selector.gpu.build.warpgroups.left_boxes import BoxStore
+from selector.gpu.codegen.warpgroups.box_stores import box_stores
+from selector.gpu.codegen.warpgroups.left_boxes import BoxStore
 from selector.gpu.ir.expressions import element, number, plus, pointer, register, times
 from selector.gpu.ir.lane_maps import ACCUMULATOR
 from selector.gpu.ir.memory import (

@@ -1,5 +1,5 @@
 """Products that are wrong are told, each kind of mistake; those of the corpus in
-``build/test_corpus``.
+``codegen/test_corpus``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from registers import registers
 
-from selector.gpu.build.warpgroups.panels import Panels
+from selector.gpu.codegen.warpgroups.panels import Panels
 from selector.gpu.ir.descriptors import byte_read, steps_of
 from selector.gpu.ir.expressions import (
     given,

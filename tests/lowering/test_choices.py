@@ -14,7 +14,7 @@ import pytest
 from emulation import check
 
 import halide_bridge as hb
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from selector.gpu.build.program import emit
+from selector.gpu.codegen.program import emit
 from selector.ir.interpreter import interpret
 from selector.ir.module import Module
 from selector.ir.nodes import For, ForKind, Stmt, Store

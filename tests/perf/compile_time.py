@@ -33,7 +33,7 @@ from selector.eqsat.facts import instruction_facts, legal_instructions  # noqa: 
 from selector.eqsat.scopes import open_scope  # noqa: E402
 from selector.eqsat.select import select  # noqa: E402
 from selector.eqsat.solve import forget, solve  # noqa: E402
-from selector.gpu.build.program import emit  # noqa: E402
+from selector.gpu.codegen.program import emit  # noqa: E402
 from selector.ir.nodes import Allocate  # noqa: E402
 from selector.ir.traverse import walk_stmt  # noqa: E402
 from selector.operands.accumulators import is_tensor  # noqa: E402

@@ -20,7 +20,7 @@ from verified import EMULATED
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.ir.nodes import For, ForKind
 from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_stmt

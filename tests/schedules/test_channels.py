@@ -16,7 +16,7 @@ from verified import EMULATED
 
 import halide_bridge as hb
 from selector.families.channels import Shape, Windows, ranked
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.machine import machine_for
 from selector.simulate import simulate
 from selector.targets import find_target

@@ -124,3 +124,9 @@ def test_what_cannot_be_is_said(made: Any, tilings: dict[str, Any], told: str) -
     assert f"`{label}` cannot have the tiling" in str(error.value)
     assert told in str(error.value)
     assert "test_given_tilings.py" in str(error.value)
+
+
+def test_what_is_no_tiling_is_said() -> None:
+    with pytest.raises(ScheduleError, match="`tilings` has for `total` is no tiling") as error:
+        hb.autoschedule(product(), target="sm_90a", tilings={"total": (64, 64)})  # type: ignore[dict-item]
+    assert "it is (64, 64)" in str(error.value)

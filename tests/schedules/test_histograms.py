@@ -11,7 +11,7 @@ import pytest
 
 import halide_bridge as hb
 from selector.diagnostics import ArgumentError
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 

@@ -19,7 +19,7 @@ from halide_bridge.schedules import candidates
 from selector.diagnostics import ScheduleError
 from selector.families.layers import Shape
 from selector.families.layers import candidates as layer_tilings
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.machine import machine_for
 from selector.simulate import simulate
 from selector.targets import find_target

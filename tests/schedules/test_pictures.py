@@ -17,7 +17,7 @@ from verified import EMULATED
 
 import halide_bridge as hb
 from selector.diagnostics import PerformanceWarning, ScheduleError
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 

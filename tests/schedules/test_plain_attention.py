@@ -19,7 +19,7 @@ from verified import EMULATED
 import halide_bridge as hb
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.program import read_program
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.ir.nodes import For, ForKind, IfThenElse
 from selector.ir.printer import print_expr
 from selector.ir.traverse import free_vars, walk_stmt

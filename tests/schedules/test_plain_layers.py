@@ -18,7 +18,7 @@ from verified import EMULATED, SIMULATED
 
 import halide_bridge as hb
 from selector.families.layers import Shape, candidates
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.machine import machine_for
 from selector.runtime.plan import MapArgument
 from selector.simulate import simulate

@@ -14,7 +14,7 @@ from plain_pipelines import F16, F32, U8
 from plain_windows import BFLOAT, WINDOWS, gathering, stored, summed, x, y
 
 import halide_bridge as hb
-from selector.gpu.build.program import emit_kernels
+from selector.gpu.codegen.program import emit_kernels
 from selector.ir.nodes import IntImm, Var
 from selector.simulate import simulate
 from selector.targets import find_target

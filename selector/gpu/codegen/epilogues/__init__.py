@@ -1,0 +1,1 @@
+"""What accumulators begin with and what becomes of them, lane by lane."""

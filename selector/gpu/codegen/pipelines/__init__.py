@@ -1,0 +1,1 @@
+"""Pipelined loops: memory in stages that copies fill ahead of their use."""

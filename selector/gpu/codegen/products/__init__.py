@@ -1,0 +1,1 @@
+"""Products of one warp: accumulators, operands in registers, bands, runs of instructions."""

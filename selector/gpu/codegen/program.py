@@ -1,0 +1,349 @@
+"""CUDA: a selected module becomes one source text and the plan that runs it.
+
+The way through: ``lowering.kernels`` cuts the body into kernels; ``kernel`` writes each body;
+this file adds parameters, flags, helper functions and launch geometry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from functools import reduce
+
+from selector.dataclass import dataclass
+from selector.diagnostics import ScheduleError, Where
+from selector.gpu.codegen.arrangement import Arrangement
+from selector.gpu.codegen.context import HostValues, KernelContext, Written
+from selector.gpu.codegen.copies.costs import copy_costs
+from selector.gpu.codegen.kernel import KernelEmitter
+from selector.gpu.codegen.scalars.names import Names, comment, identifier
+from selector.gpu.codegen.scalars.storage import Space, Storage
+from selector.gpu.codegen.shared_memory import SharedMemory
+from selector.gpu.codegen.unwritten import loops_of
+from selector.gpu.codegen.warpgroups.arrangement import arrange
+from selector.gpu.codegen.warpgroups.boxes import READY, STORES_READY
+from selector.gpu.codegen.warpgroups.clusters import clamped, from_the_end
+from selector.gpu.codegen.warpgroups.tensor_kernels import NAMES
+from selector.gpu.cuda.preamble import preamble
+from selector.gpu.cuda.printer import print_kernel
+from selector.gpu.ir import nodes as ir
+from selector.gpu.ir.builder import Builder
+from selector.gpu.ir.expressions import (
+    THREAD,
+    both,
+    equal,
+    flag,
+    masked,
+    moved,
+    of_first_lane,
+    plus,
+    shifted,
+    times,
+)
+from selector.gpu.ir.memory import Prefetch
+from selector.gpu.ir.parameters import Parameter
+from selector.gpu.passes import Options, Watch, run_passes, unwatched
+from selector.gpu.passes.start_early import crowd
+from selector.ir.affine import join_dims
+from selector.ir.kinds import GridKind
+from selector.ir.module import Module
+from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Role, Var
+from selector.ir.simplify import mul
+from selector.ir.types import INT32, Type
+from selector.lowering.constants import constant_kernels, traffic_of
+from selector.lowering.kernels import Kernel, Program, split_kernels
+from selector.lowering.normalize import holds_tensor
+from selector.runtime.plan import (
+    Argument,
+    BufferArgument,
+    Intermediate,
+    Launch,
+    MapArgument,
+    MapsReady,
+    Plan,
+    ValueArgument,
+)
+from selector.targets import Target
+
+BLACKWELL = 100
+
+
+def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
+    """Source and plan of a selected module for a CUDA target. ``patience``: seconds that a thread
+    waits at a barrier in shared memory before it ends its launch in an error.
+
+    ``ScheduleError`` for what has no form in a kernel, or asks for a kernel that there is not.
+    """
+    return emit_kernels(module, target, patience)[1]
+
+
+def emit_kernels(
+    module: Module, target: Target, patience: float | None = None, watch: Watch = unwatched
+) -> tuple[tuple[ir.Kernel, ...], Plan]:
+    """The same, with the kernels that the source is printed from; ``watch`` is told what each pass
+    leaves.
+    """
+    program = split_kernels(module)
+    _check_grids(module, program)
+    written = [_emit_kernel(kernel, module, program, target) for kernel in program.kernels]
+    once = constant_kernels(program, module)
+    again = [n for n in range(len(program.kernels)) if n not in once]
+    changed = frozenset[str]().union(*(traffic_of(program.kernels[n])[1] for n in again))
+    early = again[1:] if target.has("griddepcontrol") else []
+    options = [
+        Options(
+            kernel.name,
+            target.shared_memory,
+            _resident(kernel, module),
+            patience,
+            written[number].pointing(changed) if number in early else None,
+            not early or number in once or number == again[-1],
+        )
+        for number, kernel in enumerate(program.kernels)
+    ]
+    kernels = run_passes([*zip((w.kernel for w in written), options, strict=True)], watch)
+    launches = [
+        replace(w.launched(kernel), once=number in once, early=number in early)
+        for number, (w, kernel) in enumerate(zip(written, kernels, strict=True))
+    ]
+    for before, number in zip(again, early, strict=False):
+        assert target.multiprocessor is not None
+        found = crowd(kernels[before], kernels[number], target.multiprocessor)
+        launches[number] = replace(launches[number], crowd=found)
+    used: dict[str, str] = {}
+    body = "\n".join([print_kernel(kernel, used) for kernel in kernels])
+    head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
+    helpers = preamble(body, used, own=target.capability >= BLACKWELL)
+    source = f"{head}{helpers}\n{body}"
+    intermediates = tuple(Intermediate(b.name, b.type.element, b.elements) for b in program.buffers)
+    plan = Plan(
+        module.name, target.name, source, module.buffers, module.scalars, module.requirements,
+        intermediates, tuple(launches), patience, module.promises,
+    )  # fmt: skip
+    return kernels, plan
+
+
+def _asked(kernel: Kernel, module: Module, kind: GridKind) -> int:
+    """The number of blocks in a directive of that kind; 0 without one."""
+    loops = {loop.name.split(".")[0] for loop in kernel.grid}
+    return max((g.blocks for g in module.grids if g.kind is kind and g.func in loops), default=0)
+
+
+def _resident(kernel: Kernel, module: Module) -> int:
+    """Blocks that are to be on a multiprocessor: that share it, or that stay there."""
+    asked = (_asked(kernel, module, kind) for kind in (GridKind.RESIDENT, GridKind.PERSISTENT))
+    return next(filter(None, (*asked, kernel.resident)), 1)
+
+
+def _check_grids(module: Module, program: Program) -> None:
+    """Every directive about a grid has a kernel that it is about."""
+    computed = {loop.name.split(".")[0] for kernel in program.kernels for loop in kernel.grid}
+    for g in module.grids:
+        if g.func not in computed:
+            known = ", ".join(f"`{name}`" for name in sorted(computed))
+            raise ScheduleError(
+                f"`{g.func}` has no kernel of its own",
+                f"a directive asks for one ({g.kind.value}), and the kernels compute {known}",
+                "name the Func whose loops are gpu_blocks",
+                Where(func=g.func),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A kernel as it is written, the ``arguments`` of its parameters, by name, and how it is
+    launched, but for what passes decide.
+    """
+
+    kernel: ir.Kernel
+    arguments: dict[str, Argument]
+    launch: Launch
+
+    def pointing(self, buffers: Set[str]) -> frozenset[str]:
+        """The parameters by which the kernel comes to some buffers."""
+        found: list[str] = []
+        for name, argument in self.arguments.items():
+            match argument:
+                case BufferArgument(buffer) | MapArgument(name=buffer) if buffer in buffers:
+                    found.append(name)
+                case _:
+                    pass
+        return frozenset(found)
+
+    def launched(self, kernel: ir.Kernel) -> Launch:
+        """How the kernel is launched that passes made of it."""
+        arguments = tuple(self.arguments[p.name] for p in kernel.parameters)
+        return replace(self.launch, shared_bytes=kernel.shared, arguments=arguments)
+
+
+def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Target) -> _Written:
+    """With all parameters that it might take."""
+    context = _context(kernel, module, target)
+    given = _parameters(module, program, context)
+    for loop in kernel.grid:
+        context.names.get(loop.name)
+    KernelEmitter(kernel, context).emit()
+    declarations = Builder()
+    _prologue(context, declarations, tensor=holds_tensor(kernel.body))
+    _declare(kernel, context, declarations)
+    given += _maps(context)
+    for value, (name, own) in context.host.quotients.items():
+        if own is None:
+            given.append((Parameter("value", INT32, name), ValueArgument(value, INT32)))
+    room = context.layouts.alignment if context.shared.bytes else 0
+    emitted = ir.Kernel(
+        f"kernel_{identifier(kernel.name) or 'k'}",
+        context.block.threads,
+        context.block.cluster,
+        tuple(parameter for parameter, _ in given),
+        declarations.body(),
+        context.writer.body(),
+        shared=-(-context.shared.bytes // 128) * 128 + room,
+        alignment=room,
+    )
+    x, y, *others = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
+    launch = Launch(
+        emitted.name,
+        (x, y, reduce(mul, others)),
+        context.block.threads,
+        emitted.shared,
+        (),
+        persistent=context.block.persistent,
+        cluster=context.block.cluster,
+        copies=() if kernel.otherwise else copy_costs(kernel.body, kernel.name, context),
+    )
+    return _Written(emitted, {parameter.name: a for parameter, a in given}, launch)
+
+
+def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
+    """The state that a kernel's emission begins with: what is asked of its grid, and what is known
+    of sizes.
+    """
+    names = Names(NAMES if target.has("tcgen05") else frozenset())
+    for taken in ("g", "q"):
+        names.variable(taken)
+        names.fresh(taken)
+    asked = Arrangement(
+        self_fed=_asked(kernel, module, GridKind.SELF_FED) > 0,
+        persistent=_asked(kernel, module, GridKind.PERSISTENT),
+        teams=max(1, _asked(kernel, module, GridKind.TEAMS)),
+        cluster=max(kernel.cluster, _asked(kernel, module, GridKind.CLUSTER)),
+        neighbours=kernel.grid[-1].name,
+    )
+    block, layouts = arrange(kernel.body, kernel.name, target, asked)
+    host = HostValues(
+        frozenset(name for name, t, _ in _values(module) if t == INT32),
+        {
+            (r.buffer, r.dim): (r.minimum.value, r.maximum.value)
+            for r in module.requirements
+            if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm)
+        },
+        frozenset() if block.persistent else frozenset(loop.name for loop in kernel.grid),
+    )
+    shared = SharedMemory(kernel.name, target, layouts)
+    params = {b.name: kernel.with_known(b) for b in module.buffers}
+    written = Written(loops_of(kernel.body))
+    return KernelContext(kernel.name, target, names, params, block, host, layouts, shared, written)
+
+
+def _declare(kernel: Kernel, context: KernelContext, w: Builder) -> None:
+    """The block's numbers, what is made of sizes, and flags."""
+    for number in _block_numbers(kernel, context):
+        w.add(number)
+    for name, own in context.host.quotients.values():
+        if own is not None:
+            w.add(ir.Let("int", (name,), (own,)))
+    for condition, name in context.host.flags.items():
+        w.add(ir.Let("bool", (name,), (condition,)))
+
+
+def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]:
+    """The variables of the grid's loops."""
+    found: list[ir.Let] = []
+    for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
+        if context.block.persistent:
+            break
+        number: Expr = Var(f"blockIdx.{axis}")
+        if axis == "x" and context.block.cluster > 1:
+            number = clamped(number, loop, context)
+        elif loop.descending:
+            number = from_the_end(number, loop, context)
+        value = moved(number, context.scalar.number(loop.min))
+        found.append(ir.Let("int", (context.names.get(loop.name),), (value,)))
+    return tuple(found)
+
+
+def _maps(context: KernelContext) -> Iterator[tuple[Parameter, Argument]]:
+    """The tensor maps of a kernel, and whether there are those that it reads and stores by."""
+    mapped = dict.fromkeys(m.of for m in context.host.maps)
+    stored = tuple(name for name in mapped if name in context.host.stored_maps)
+    read = tuple(name for name in mapped if name not in context.host.stored_maps)
+    for ready, buffers in ((READY, read), (STORES_READY, stored)):
+        if buffers:
+            yield Parameter("value", INT32, ready), MapsReady(buffers)
+    for m in context.host.maps:
+        argument = MapArgument(
+            m.of, m.type, m.extents, m.strides, m.box, bool(m.become), m.steps
+        )  # fmt: skip
+        yield Parameter("map", m.type, m.name), argument
+
+
+def _prologue(context: KernelContext, w: Builder, *, tensor: bool) -> None:
+    """Tensor maps, and the numbers of a thread: lane 4 g + q of a warp (of a group: g counts the
+    rows of 16 that a warp holds), warp or group of the block.
+    """
+    for m in context.host.maps:
+        w.add(m)
+        ready = STORES_READY if m.of in context.host.stored_maps else READY
+        with w.when(both(flag(ready), equal(THREAD, 0))):
+            w.add(Prefetch(m.name))
+    lane, g, q = masked(THREAD, 31), shifted("lane", 2), masked("lane", 3)
+    if context.block.group:
+        w.add(ir.Let("int", ("lane", "q"), (lane, q)))
+        first = times(masked(shifted(THREAD, 5), 3), context.block.warp_rows)
+        w.add(ir.Let("int", ("g",), (plus(first, g),)))
+        w.add(ir.Let("int", ("group",), (of_first_lane(shifted(THREAD, 7)),)))
+    elif tensor:
+        w.add(ir.Let("int", ("lane", "g", "q"), (lane, g, q)))
+        w.add(ir.Let("int", ("warp",), (of_first_lane(shifted(THREAD, 5)),)))
+
+
+def _parameters(
+    module: Module, program: Program, context: KernelContext
+) -> list[tuple[Parameter, Argument]]:
+    """All that a kernel might take beside tensor maps and what the host works out."""
+    found: list[tuple[Parameter, Argument]] = []
+    for b in module.buffers:
+        name, t = context.names.get(b.name), b.type.element
+        way = "read" if b.role is Role.INPUT else "write"
+        found.append((Parameter(way, t, name), BufferArgument(b.name)))
+        joined = replace(b, dims=join_dims(context.params[b.name].dims))
+        context.storages[b.name] = Storage(name, t, Space.GLOBAL, joined)
+    for buffer in program.buffers:
+        name, t = context.names.get(buffer.name), buffer.type.element
+        found.append((Parameter("pass", t, name), BufferArgument(buffer.name)))
+        flat = (Dim(IntImm(0), buffer.elements, IntImm(1)),)
+        param = BufferParam(buffer.name, t, flat, Role.INPUT)
+        context.storages[buffer.name] = Storage(
+            name, t, Space.GLOBAL, param, buffer.elements, buffer.pitches
+        )
+    for name, t, value in _values(module):
+        parameter = Parameter("value", t, context.names.get(name))
+        found.append((parameter, ValueArgument(value, t)))
+    return found
+
+
+def _values(module: Module) -> Iterator[tuple[str, Type, Expr]]:
+    for b in module.buffers:
+        for part in _symbols(b):
+            yield part.name, INT32, part
+    for s in module.scalars:
+        yield s.name, s.type, Var(s.name, s.type)
+
+
+def _symbols(b: BufferParam) -> list[Var]:
+    found: list[Var] = []
+    for d in b.dims:
+        candidates: tuple[Expr, ...] = (d.extent, d.stride, d.min)
+        found += [e for e in candidates if isinstance(e, Var)]
+    return found

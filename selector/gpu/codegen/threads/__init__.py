@@ -1,0 +1,1 @@
+"""Plain nests of loops, and whole statements of one thread: who computes what, vector by vector."""

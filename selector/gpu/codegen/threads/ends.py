@@ -1,0 +1,126 @@
+"""What is left of a row of threads' vectors (``threads.vectors``): element by element,
+neighbours by neighbouring threads.
+
+    out[ramp(16*t, 1, 16)] = a[ramp(16*t - 1, 1, 16)]  at t < 32, of 500 elements
+
+goes as vectors for 0 < t < 31. Few threads have other elements, which they would take one after the
+other while all others wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from selector.dataclass import dataclass
+from selector.gpu.codegen.context import KernelContext
+from selector.gpu.codegen.threads.sums import ThreadStatements
+from selector.gpu.codegen.threads.vectors import Needs, Vectors
+from selector.gpu.ir.expressions import (
+    all_of,
+    at_least,
+    chosen,
+    least,
+    less,
+    minus,
+    most,
+    number,
+    plus,
+    shifted,
+    times,
+)
+from selector.gpu.ir.nodes import Let
+from selector.ir.nodes import Expr, Store, Var
+from selector.ir.traverse import free_vars
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The loop over threads of a row, how many of them have vectors, and by how many lanes these
+    begin later, if they do.
+    """
+
+    thread: str
+    count: int
+    shift: str | None = None
+
+
+def emit_ends(
+    needs: Needs,
+    vectors: Sequence[Vectors],
+    stores: Sequence[Store],
+    row: Row,
+    code: ThreadStatements,
+) -> bool:
+    """Write what vectors of a row of threads are left whose ``needs`` are not met, if those are of
+    the first and the last ones.
+    """
+    ends = _ends(needs, row, code.context)
+    if ends is not None:
+        for v, s in zip(vectors, stores, strict=True):
+            _emit_ends(ends, v, s, row, code)
+    return ends is not None
+
+
+def _ends(needs: Needs, row: Row, context: KernelContext) -> tuple[str, str] | None:
+    """The first thread of a row whose vector is as it has to be, and the first one
+    behind those: none if something fails for all of them alike. None where others may fail.
+    """
+    lanes, scalar, thread, count = needs.lanes, context.scalar, row.thread, row.count
+    low, high, alike = number(0), number(count), [scalar.legal(t) for t in needs.tests]
+    for room, least_ in needs.least.items():
+        factor, rest = room.coefficient(Var(thread)).constant, room.rest(Var(thread)) + least_
+        if factor is None or rest.mentions(thread) or abs(factor) not in (0, lanes):
+            return None
+        value = scalar.number(rest.to_expr())
+        if factor == 0:
+            alike.append(at_least(value, 0))
+        elif factor > 0:
+            low = most(low, _threads_of(minus(lanes - 1, value), lanes))
+        else:
+            high = least(high, plus(_threads_of(value, lanes), 1))
+    if lanes.bit_count() != 1 or any(thread in free_vars(t) for t in alike):
+        return None
+    first, behind = context.names.fresh("first"), context.names.fresh("behind")
+    whole, add = all_of(alike), context.writer.add
+    add(Let("int", (first,), (least(low, count),)))
+    found = most(high, first)
+    add(Let("int", (behind,), (found if whole is None else chosen(whole, found, first),)))
+    return first, behind
+
+
+def _threads_of(elements: Expr, lanes: int) -> Expr:
+    return shifted(elements, lanes.bit_length() - 1)
+
+
+def _emit_ends(
+    ends: tuple[str, str],
+    v: Vectors,
+    s: Store,
+    row: Row,
+    code: ThreadStatements,
+) -> None:
+    """The elements of the other vectors of a row, neighbours by neighbouring threads: few threads
+    have them, which would take them one after the other while all others wait.
+    """
+    (first, behind), thread = ends, row.thread
+    w, scalar, lanes = code.context.writer, code.context.scalar, v.needs.lanes
+    stored = number(lanes * row.count)
+    for room, least_ in v.stored.least.items():
+        if room.coefficient(Var(thread)).constant == -lanes:
+            rest = room.rest(Var(thread)) + (least_ + lanes)
+            if not rest.mentions(thread):
+                stored = least(stored, scalar.number(rest.to_expr()))
+    left = times(first, lanes)
+    stop = plus(left, most(minus(stored, times(behind, lanes)), 0))
+    own, every = code.context.names.get(thread), number(code.alone[thread])
+    turn = plus("l", chosen(less("l", left), 0, times(minus(behind, first), lanes)))
+    turn = turn if row.shift is None else plus(turn, row.shift)
+    code.turns(s, thread, turn, w.loop("l", number(own), stop, step=every))
+
+
+def deal_out(s: Store, thread: str, code: ThreadStatements) -> None:
+    """Element by element, neighbours by neighbouring threads."""
+    own, count = code.context.names.get(thread), code.alone[thread]
+    turn = plus(own, times("l", count))
+    loop = code.context.writer.loop("l", number(0), number(s.value.type.lanes), "fours")
+    code.turns(s, thread, turn, loop)

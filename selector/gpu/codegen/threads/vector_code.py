@@ -1,0 +1,228 @@
+"""Writes the vectors of one thread (``threads.vectors``): when they are taken, and their loads and
+stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+
+from selector.gpu.codegen.context import KernelContext
+from selector.gpu.codegen.scalars.storage import c_type
+from selector.gpu.codegen.threads.lanes import LANE
+from selector.gpu.codegen.threads.vectors import SHIFT, Needs, Vectors, Window, is_kept
+from selector.gpu.ir.expressions import (
+    all_of,
+    at_least,
+    behind,
+    both,
+    element,
+    masked,
+    minus,
+    number,
+    plus,
+    pointer,
+    shifted,
+)
+from selector.gpu.ir.memory import Array, LoadVector, StoreVector
+from selector.ir.affine import to_affine
+from selector.ir.nodes import Call, Cast, Expr, IntImm
+from selector.ir.traverse import substitute
+from selector.ir.types import INT32, UINT64
+
+WORD = 4  # bytes
+
+
+def vector_condition(v: Vectors, context: KernelContext) -> Expr | None:
+    """When it goes as vectors; None if always."""
+    return condition_of(v.needs, v.given, context)
+
+
+def condition_of(needs: Needs, given: Sequence[Expr], context: KernelContext) -> Expr | None:
+    """When all lanes are as they have to be; None if always."""
+    scalar = context.scalar
+    rooms = [at_least(scalar.number((r + n).to_expr()), 0) for r, n in needs.least.items()]
+    tests = [scalar.legal(t) for t in (*given, *needs.tests)]
+    found = [*rooms, *tests]
+    return both(*found) if found else None
+
+
+def vector_flags(v: Vectors, context: KernelContext) -> Expr | None:
+    """Whether rows of all arrays that it moves vectors of begin at multiples, and strides are as
+    they have to be.
+    """
+    moved = {w.buffer: w.per for w in v.windows if any(n > 1 for _, n in pieces(w))}
+    if v.per > 1 and context.storages[v.lane.buffer].strips is None:
+        moved[v.lane.buffer] = v.per
+    aligned = (context.aligned_flag(b, per) for b, per in moved.items())
+    return all_of((*aligned, strides_flag(v, context)))
+
+
+def strides_flag(v: Vectors, context: KernelContext) -> Expr | None:
+    """Whether strides are as they have to be; None if any are right."""
+    return all_of(context.scalar.legal(e) for e in v.given)
+
+
+def _keep(v: Vectors, context: KernelContext) -> None:
+    """Elements that stay in the thread's registers (``lowering.kept_rows``), from where all of them
+    are inside. They stay by words: written one by one, two halves would take two registers.
+    """
+    (window,) = v.windows
+    w, storage, first = context.writer, window.storage, to_affine(v.lane.index).rest(LANE)
+    to, at = context.scalar.number(first.to_expr()), context.scalar.number(window.start.to_expr())
+    source = behind(pointer(storage.base), storage.start, at)
+    own, bytes_ = pointer(context.storages[v.lane.buffer].base), v.needs.lanes * storage.type.bytes
+    with w.when(context.aligned_flag(window.buffer, window.per)):
+        w.add(LoadVector(own, to, source, bytes_))
+    with w.otherwise():
+        w.add(LoadVector(own, to, source, bytes_, "anywhere"))
+
+
+def shift_of(v: Vectors, thread: str, context: KernelContext) -> Expr:
+    """``SHIFT``: how far the first thread's lanes are from a multiple."""
+    storage, nothing = context.storages[v.lane.buffer], IntImm(0)
+    zeros: dict[str, Expr] = {thread: nothing, SHIFT.name: nothing, LANE.name: nothing}
+    first = context.scalar.number(to_affine(substitute(v.lane.index, zeros)).to_expr())
+    start = Cast(UINT64, behind(pointer(storage.base), storage.start, first))
+    size = v.per * storage.type.bytes
+    over = Call(UINT64, "bitwise_and", (start, IntImm(size - 1, UINT64)))
+    elements = shifted(Cast(INT32, over), storage.type.bytes.bit_length() - 1)
+    return masked(minus(v.per, elements), v.per - 1)
+
+
+def emit_vectors(v: Vectors, context: KernelContext) -> None:
+    """Write the statement for where it goes as vectors."""
+    w, scalar, s = context.writer, context.scalar, v.lane
+    if is_kept(v):
+        _keep(v, context)
+        return
+    load_windows(v, context)
+    storage, lanes = context.storages[s.buffer], v.needs.lanes
+    kind, run = c_type(storage.type), context.names.fresh("run")
+    if v.per > 1:
+        w.add(Array(run, kind, lanes, v.per * storage.type.bytes))
+    name = context.names.get(LANE.name)
+    with w.loop(name, number(0), number(lanes), "unrolled"):
+        own = element(storage.type, pointer(run), name)
+        w.store(own if v.per > 1 else scalar.access(storage, s.index), scalar.legal(s.value))
+    if v.per > 1 and (v.ahead or storage.strips is not None):
+        _store(v, run, context)
+    elif v.per > 1:
+        with w.when(context.aligned_flag(s.buffer, v.per)):
+            _store(v, run, context)
+        with w.otherwise(), w.loop(name, number(0), number(lanes), "unrolled"):
+            w.store(scalar.access(storage, s.index), element(storage.type, pointer(run), name))
+
+
+def emit_side_by_side(
+    vectors: Sequence[Vectors], context: KernelContext, *, aligned: bool = False
+) -> None:
+    """Statements whose windows are those of the last one, for where all go as vectors."""
+    load_windows(vectors[-1], context, aligned=aligned)
+    for v in vectors:
+        emit_vectors(replace(v, windows=()), context)
+
+
+def load_windows(v: Vectors, context: KernelContext, *, aligned: bool = False) -> None:
+    """Load what its windows hold; ``aligned``: rows of pixels begin at multiples."""
+    for window in v.windows:
+        _load(window, context, aligned)
+
+
+def rows_flag(v: Vectors, context: KernelContext) -> Expr | None:
+    """Whether all rows of pixels begin at multiples; None where there are none."""
+    rows = [w for w in v.windows if _is_row(w)]
+    return all_of(context.aligned_flag(w.buffer, w.rows, w.pixels) for w in rows)
+
+
+def _is_row(window: Window) -> bool:
+    """Whether a window may be loaded as whole vectors of a row of pixels."""
+    rows = window.rows
+    return rows > 1 and window.low % rows == 0 and window.high % rows == 0
+
+
+def _store(v: Vectors, run: str, context: KernelContext) -> None:
+    """What is in the thread's array, as vectors."""
+    storage, start = context.storages[v.lane.buffer], to_affine(v.lane.index).rest(LANE)
+    for k in range(0, v.needs.lanes, v.per):
+        at = storage.place(context.scalar.number((start + k).to_expr()))
+        to = behind(pointer(storage.base), storage.start, at)
+        context.writer.add(StoreVector(to, pointer(run), k, v.per * storage.type.bytes))
+
+
+def _load(window: Window, context: KernelContext, aligned: bool = False) -> None:
+    w, storage, per = context.writer, window.storage, window.per
+    if window.anywhere:
+        _load_anywhere(window, context, aligned)
+        return
+    declare(window, context)
+    found = tuple(pieces(window))
+    if len(found) == window.high - window.low:
+        _load_elements(window, context)
+        return
+    with w.when(context.aligned_flag(window.buffer, per)):
+        for k, n in found:
+            if n == 1:
+                to = element(storage.type, pointer(window.name), k - window.first)
+                w.store(to, context.scalar.access(storage, (window.start + k).to_expr()))
+            else:
+                load_vector(window, k, context)
+    with w.otherwise():
+        _load_elements(window, context)
+
+
+def declare(window: Window, context: KernelContext) -> None:
+    """The thread's array of a window."""
+    size, alignment = window.high - window.first, window.per * window.storage.type.bytes
+    context.writer.add(Array(window.name, c_type(window.storage.type), size, alignment))
+
+
+def load_vector(window: Window, k: int, context: KernelContext) -> None:
+    """The vector that begins at an element of a window."""
+    storage, to = window.storage, number(k - window.first)
+    at = context.scalar.number((window.start + k).to_expr())
+    source = behind(pointer(storage.base), storage.start, at)
+    alignment = window.per * storage.type.bytes
+    context.writer.add(LoadVector(pointer(window.name), to, source, alignment))
+
+
+def _load_anywhere(window: Window, context: KernelContext, aligned: bool) -> None:
+    """All at once, by words; rows of pixels as vectors where they begin at multiples."""
+    storage, size = window.storage, window.storage.type.bytes
+    bytes_ = (window.high - window.low) * size
+    count = -(-bytes_ // WORD) * WORD // size
+    w, rows = context.writer, window.rows if _is_row(window) else 1
+    w.add(Array(window.name, c_type(storage.type), count, max(WORD, size, rows * size)))
+    at = context.scalar.number((window.start + window.low).to_expr())
+    source = behind(pointer(storage.base), storage.start, at)
+    whole = LoadVector(pointer(window.name), number(0), source, bytes_, "anywhere")
+    if rows == 1:
+        w.add(whole)
+        return
+    flag = context.aligned_flag(window.buffer, rows, window.pixels)
+    with nullcontext() if aligned else w.when(flag):
+        for k in range(0, window.high - window.low, rows):
+            start = behind(source, IntImm(k))
+            w.add(LoadVector(pointer(window.name), number(k), start, rows * size))
+    if not aligned:
+        with w.otherwise():
+            w.add(whole)
+
+
+def _load_elements(window: Window, context: KernelContext) -> None:
+    """One by one."""
+    w, storage, name = context.writer, window.storage, context.names.get(LANE.name)
+    with w.loop(name, number(0), number(window.high - window.low), "unrolled"):
+        to = element(storage.type, pointer(window.name), plus(name, window.low - window.first))
+        at = (window.start + window.low + LANE).to_expr()
+        w.store(to, context.scalar.access(storage, at))
+
+
+def pieces(window: Window) -> Iterator[tuple[int, int]]:
+    """Where each load of a window begins, and how many elements it has."""
+    k = window.low
+    while k < window.high:
+        n = window.per if k % window.per == 0 and k + window.per <= window.high else 1
+        yield k, n
+        k += n

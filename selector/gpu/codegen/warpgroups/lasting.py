@@ -1,0 +1,397 @@
+"""Kernels whose blocks do the work of several blocks of the grid, one after the other.
+
+The group that feeds the ring goes on to the next block's work while the others still store results:
+the ring's slots and barriers last for the whole kernel, and results have shared memory of their
+own. The other groups are the block for everything else. Grid blocks are numbered along the
+innermost loop first, and a block of ``gridDim.x`` takes every ``gridDim.x``-th of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
+
+from selector.diagnostics import ScheduleError
+from selector.gpu.codegen.context import KernelContext
+from selector.gpu.codegen.emitter import Emitter
+from selector.gpu.codegen.scalars.storage import c_type
+from selector.gpu.codegen.shared_memory import Staging
+from selector.gpu.codegen.units import Unit, block_unit, consumer_unit, team_unit
+from selector.gpu.codegen.warpgroups.ahead_rings import AheadRing
+from selector.gpu.codegen.warpgroups.boxes import READY
+from selector.gpu.codegen.warpgroups.clusters import clamped, from_the_end, whole_clusters
+from selector.gpu.codegen.warpgroups.iterations import read_first
+from selector.gpu.codegen.warpgroups.rings import FEED_ENDS
+from selector.gpu.codegen.warpgroups.turn_tiles import (
+    Repeated,
+    TurnTiles,
+    Way,
+    find_turn_tiles,
+    split_repeated,
+    way_to,
+    without,
+)
+from selector.gpu.ir.expressions import (
+    BARRIER_BYTES,
+    BLOCK,
+    BLOCKS,
+    FIRST_LANE,
+    THREAD,
+    as_number,
+    at_least,
+    barrier,
+    chosen,
+    equal,
+    flag,
+    given,
+    greater,
+    minus,
+    mixed_radix,
+    moved,
+    negated,
+    number,
+    plus,
+    quotient,
+    remainder,
+    shared_address,
+    times,
+)
+from selector.gpu.ir.nodes import Arrive, Assign, Await, Fence, Init, Leave, Let, State, Sync
+from selector.ir.nodes import Allocate, Expr, For, LetStmt, Memory, Stmt, Var
+from selector.ir.simplify import mul
+from selector.ir.traverse import free_vars, walk_all_exprs, walk_stmt
+from selector.lowering.kernels import GridLoop
+from selector.lowering.normalize import sequence
+from selector.lowering.structure import hoist_allocations
+
+EARLY = "early"
+STAGING_BYTES = 4096  # for the results of a warp: two boxes of 16 rows of 128 bytes
+
+
+class Turns:
+    """The blocks of the grid whose work a block does. ``lets`` are bound outside of the ring."""
+
+    def __init__(
+        self, grid: tuple[GridLoop, ...], lets: tuple[LetStmt, ...], context: KernelContext
+    ) -> None:
+        self.grid, self.lets, self.context = grid[::-1], lets, context
+        self.name = context.names.fresh("turn")
+        self.extents = [loop.extent for loop in self.grid]
+        self.extents[0] = whole_clusters(self.extents[0], context)
+        total = self.extents[0]
+        for extent in self.extents[1:]:
+            total = mul(total, extent)
+        self.total = given(context.host_value(total))
+
+    @contextmanager
+    def each(self, *, lets: bool = False, teams: int = 1) -> Generator[None]:
+        """The loop over them, or over those of one team."""
+        first, step = BLOCK, BLOCKS
+        if teams > 1:
+            first, step = plus(BLOCK, times("team", BLOCKS)), times(teams, BLOCKS)
+        with self.context.writer.loop(self.name, first, self.total, "rolled", step):
+            self.decode(lets=lets)
+            yield
+
+    def first(self) -> None:
+        """Declare the variables of the first one."""
+        self.context.writer.add(Let("int", (self.name,), (BLOCK,)))
+        self.decode(lets=True)
+
+    def decode(self, *, lets: bool) -> None:
+        """Declare the variables of the grid's loops."""
+        w, scalar, names = self.context.writer, self.context.scalar, self.context.names
+        extents = (self.context.host_value(e) for e in self.extents[:-1])
+        digits = mixed_radix(self.name, extents)
+        for place, (loop, value) in enumerate(zip(self.grid, digits, strict=True)):
+            if place == 0:
+                value = clamped(value, loop, self.context)
+            if loop.descending and self.context.block.cluster == 1:
+                value = from_the_end(value, loop, self.context)
+            value = moved(value, scalar.number(loop.min))
+            w.add(Let("int", (names.get(loop.name),), (value,)))
+        for let in self.lets if lets else ():
+            kind = c_type(let.value.type)
+            w.add(Let(kind, (names.get(let.name),), (scalar.legal(let.value),)))
+
+    def differing(self, stmts: Sequence[Stmt]) -> Expr | None:
+        """Whether what statements do is not what they do in other turns: where there are several
+        blocks along the loops of the grid that they mention. None where they mention all of these,
+        or what is bound around the ring.
+        """
+        mentioned = {e.name for s in stmts for e in walk_all_exprs(s) if isinstance(e, Var)}
+        pairs = zip(self.grid, self.extents, strict=True)
+        extents = [extent for loop, extent in pairs if loop.name in mentioned]
+        if len(extents) in (0, len(self.grid)) or any(x.name in mentioned for x in self.lets):
+            return None
+        return greater(given(self.context.host_value(reduce(mul, extents))), 1)
+
+
+class LastingRing(AheadRing):
+    """The ring of such a kernel."""
+
+    lasting = True
+    tiles: TurnTiles | None = None
+    tiles_read = False  # they are left in the last iteration
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        loop: For,
+        body: list[Stmt],
+        staged: list[Allocate],
+        turns: Turns,
+    ) -> None:
+        super().__init__(emitter, loop, body, staged)
+        self.turns = turns
+
+    def open(self, repeated: Repeated) -> None:
+        """The barriers, what all turns have in common, and the group that feeds the slots."""
+        c, w = self.context, self.context.writer
+        self.boxes = self._boxes()
+        self.early = self.boxes is not None
+        if self.boxes and self.context.block.cluster == self.context.block.teams == 1:
+            found = find_turn_tiles(repeated.way, self.loop, self.emitter)
+            if found is not None:
+                self.tiles = replace(found, differ=self.turns.differing(found.stmts))
+        self._share(alone=True)
+        if self.early:
+            note = "slots that are asked for before the block has met"
+            w.add(State("int", (EARLY,), (number(0),), note))
+        self._make()
+        self._do_once(repeated)
+        w.add(Sync("cluster" if c.block.cluster > 1 else "block"))
+        with w.when(equal("group", c.block.teams * c.block.warps)):
+            self._feed()
+            w.add(FEED_ENDS)
+
+    def _make(self) -> None:
+        """One more barrier for each team: it completes when all warps of the one before have issued
+        all. One thread of a group would not do: its other warps might not have seen yet that it is
+        their turn, when that of the same team comes again.
+        """
+        c, w = self.context, self.context.writer
+        if c.block.teams > 1:
+            offset = c.shared.allocate(8 * c.block.teams, "turns of teams")
+            w.add(Let("u32", ("order",), (shared_address(offset),)))
+            with (
+                w.when(equal(THREAD, c.block.consumers)),
+                w.loop("i", number(0), number(c.block.teams)),
+            ):
+                w.add(Init(barrier("order", "i"), number(4 * c.block.warps)))
+        if self.tiles:
+            self.tiles.make()
+        super()._make()
+
+    def take_part(self) -> None:
+        """Declare a team's place in the ring."""
+        c, w = self.context, self.context.writer
+        if self.sharing is not None:
+            left = minus(plus(minus(self.turns.total, BLOCK), BLOCKS), 1)
+            extent = c.number(self.loop.extent)
+            slots = times(quotient(left, BLOCKS), extent)
+            w.add(Let("int", ("refilled",), (minus(slots, self.stages),)))
+        if c.block.teams == 1:
+            self.pipeline.begin()
+            if self.tiles:
+                self.tiles.begin()
+            return
+        team, member = quotient("group", c.block.warps), remainder("group", c.block.warps)
+        w.add(Let("int", ("team", "member"), (team, member)))
+        w.add(Let("int", ("others",), (c.number(self.loop.extent),), "slots of a turn"))
+        before = times("team", "others")
+        w.add(State("int", ("slot",), (remainder(before, self.stages),)))
+        w.add(State("int", ("round", "turns"), (quotient(before, self.stages), number(0))))
+
+    def _await_turn(self) -> None:
+        """Until the team before has come to the end of its loop: else a wait for a slot could take
+        the phase before the last for the one that it waits for.
+        """
+        c, w = self.context, self.context.writer
+        if c.block.teams > 1:
+            phase = minus("turns", as_number(negated(flag("team"))))
+            with w.when(greater(plus("turns", "team"), 0)):
+                w.add(Await("asleep", barrier("order", "team"), phase))
+            w.add(Assign("turns", plus("turns", 1)))
+
+    def _all_issued(self) -> None:
+        c, w = self.context, self.context.writer
+        if c.block.teams > 1:
+            after = plus(times(BARRIER_BYTES, "team"), BARRIER_BYTES)
+            following = plus("order", chosen(equal("team", c.block.teams - 1), 0, after))
+            w.add(Sync("warp"))
+            with w.when(FIRST_LANE):
+                w.add(Arrive(following))
+
+    def skip(self, teams: int) -> None:
+        """Over the slots of other teams' turns."""
+        if teams:
+            self.pipeline.advance(by=times(teams, "others"))
+
+    def prepare(self) -> None:
+        """What the turns of the other groups have in common."""
+        names = {loop.name for loop in self.turns.grid} | {let.name for let in self.turns.lets}
+        self._prepare_fills(names)
+
+    def _do_once(self, repeated: Repeated) -> None:
+        """What every turn would do alike, by all threads of the block; it is waited for next."""
+        emitter, unit = self.emitter, block_unit(self.context.block.threads)
+        for a in repeated.allocations:
+            emitter.placement.place(a, unit, in_warp=False)
+            emitter.placement.kept.add(a.name)
+        emitter.statements(repeated.once, unit, in_warp=False)
+        unit.finish_copies(self.context.writer)
+        if unit.panels:
+            self.context.writer.add(Fence("proxy"))
+
+    def consume(self, groups: Unit) -> None:
+        """The loop, for the other groups."""
+        reads, writes = self.emitter.touched(self.loop)
+        if groups.must_wait(reads, writes):
+            groups.wait(self.context.writer)
+        self._await_turn()
+        if self.tiles:
+            self.tiles.pipeline.wait()
+        self._consume(groups)
+        if self.tiles:
+            left = at_least(self.low, self.stop) if self.tiles_read else None
+            self.tiles.release(left)
+            self.tiles.leave()
+        if self.boxes and not self.stores:
+            self._make_room()
+
+    def _landed(self) -> None:
+        super()._landed()
+        self._tiles_read()
+
+    def _tiles_read(self) -> None:
+        if self.tiles and read_first(self.consumers, self.tiles.names):
+            self.tiles_read = True
+            self.tiles.release(equal(self.variable, minus(self.stop, 1)))
+
+    def _make_room(self) -> None:
+        """Shared memory for results, as far as there is any."""
+        c = self.context
+        warps = c.block.consumers // 32
+        for room in (STAGING_BYTES, STAGING_BYTES // 2):
+            if c.shared.left() >= warps * room:
+                offset = c.shared.allocate(warps * room, "results", c.layouts.alignment)
+                c.shared.staging = Staging(offset, warps * room, own=True)
+                return
+
+    def _ask_early(self) -> None:
+        w = self.context.writer
+        with w.when(flag(READY)):
+            self.turns.first()
+            if self.tiles:
+                self.tiles.ask()
+            with w.loop(EARLY, None, number(self._early_slots), "rolled"):
+                at = (plus(self.low, EARLY), number(EARLY))
+                w.add(Let("int", (self.variable, "slot"), at))
+                with w.when(at_least(self.variable, self.stop)):
+                    w.add(Leave("loop"))
+                self._ask(early=True)
+
+    @contextmanager
+    def _slots(self, *, early: bool = False) -> Generator[None]:
+        w = self.context.writer
+        first = number(EARLY if early else 0)
+        if early:
+            self.pipeline.begin(remainder(first, self.stages), quotient(first, self.stages))
+        else:
+            self.pipeline.begin()
+        if self.tiles:
+            self.tiles.begin()
+        with self.turns.each(lets=True):
+            if self.tiles:
+                self.tiles.feed(engine=early)
+            with self.emitter.loop_head(self.loop, first):
+                with w.when(flag("round")):
+                    self.pipeline.acquire()
+                self._point("slot")
+                yield
+            if early:
+                w.add(Assign(EARLY, number(0)))
+
+
+def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> None:
+    """The body of a kernel of such blocks, whose ring is of a ``kind``."""
+    c, kernel = emitter.context, emitter.kernel
+    loop, way = _only_ring(kernel.body, c)
+    allocations, body = hoist_allocations(loop.body)
+    for a in allocations:
+        emitter.placement.place(a, block_unit(c.block.threads), in_warp=False)
+    staged = [a for a in allocations if a.stages > 1]
+    emitter.exchanged -= {a.name for a in staged}  # barriers of the ring order what touches them
+    turns = Turns(kernel.grid, way.lets, c)
+    _check_teams(loop, kernel.body, staged, c)
+    ring = kind(emitter, loop, body, staged, turns)
+    repeated = split_repeated(kernel.body, way, {g.name for g in kernel.grid})
+    ring.open(repeated)
+    threads = c.block.warps * c.block.unit_threads  # of a team
+    groups = consumer_unit(threads) if c.block.teams == 1 else team_unit(threads)
+    emitter.pipelines.lasting, emitter.pipelines.in_consumers = ring, True
+    statements = sequence(without(repeated.rest, ring.tiles.stmts if ring.tiles else []))
+    ring.take_part()
+    ring.prepare()
+    with turns.each(teams=c.block.teams):
+        emitter.begin_again(statements, groups)
+        emitter.statements(statements, groups, in_warp=False)
+        groups.finish_copies(c.writer)
+        ring.skip(c.block.teams - 1)
+
+
+def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, Way]:
+    """The pipelined loop of a kernel, and the way to it."""
+    rings = [
+        s
+        for s in walk_stmt(body)
+        if isinstance(s, For) and any(a.stages > 1 for a in hoist_allocations(s.body)[0])
+    ]
+    if len(rings) != 1 or not c.block.producer:
+        raise ScheduleError(
+            f"the blocks of `{c.name}` cannot be persistent",
+            "one group of warps feeds the others while they finish what they do: that takes one "
+            f"loop that stages operands of wgmma ahead, and there are {len(rings)}",
+            "give the staged operands pipeline_stages(...), in one loop; else drop persistent(...)",
+        )
+    way = way_to(rings[0], body)
+    if way is None:
+        raise ScheduleError(
+            f"the blocks of `{c.name}` cannot be persistent",
+            "the loop that stages operands ahead stands inside another loop or condition",
+            "compute the result at the innermost block loop",
+        )
+    return rings[0], way
+
+
+def _check_teams(loop: For, body: Stmt, staged: list[Allocate], c: KernelContext) -> None:
+    """Teams know how many slots each other's turns take, and share nothing but the ring."""
+    if c.block.teams == 1:
+        return
+    hint = "drop teams(...)"
+    if not c.block.persistent:
+        raise ScheduleError(
+            f"`{c.name}` has {c.block.teams} teams and nothing that they could do in turn",
+            "a block does the work of one block of the grid",
+            f"ask for persistent(...), too, or {hint}",
+        )
+    if not free_vars(loop.extent) <= c.host.sizes:
+        raise ScheduleError(
+            f"the teams of `{c.name}` cannot do its work in turn",
+            f"how often `{loop.name}` runs differs from block to block",
+            hint,
+        )
+    own = [
+        s.name
+        for s in walk_stmt(body)
+        if isinstance(s, Allocate) and s.memory is Memory.GPU_SHARED and s not in staged
+    ]
+    if own:
+        raise ScheduleError(
+            f"the teams of `{c.name}` cannot do its work in turn",
+            f"`{own[0]}` lies in shared memory, once for all of them",
+            hint,
+        )

@@ -1,0 +1,387 @@
+"""Pipelined loops around wgmma: a group of its own feeds the slots.
+
+Every slot has two barriers. The producing group waits until all others have released a slot and
+fills it (``feeding``); a group waits for that, issues its instructions, and releases the slot of
+the iteration before, whose instructions are then complete. The producing group costs no registers:
+it makes three warps of two on each of the four schedulers, as one warp more would.
+
+Multistage kernels have no such group (``SelfFedRing``): the groups that multiply fill the slots
+themselves, all of them before the loop, and each again when the instructions that read it are
+complete and every group has said so. One thread asks the copy engine; where the arrays of a call
+have no tensor maps, all threads copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from selector.diagnostics import ScheduleError, Where
+from selector.gpu.codegen.pipelines.pipeline import Pipeline
+from selector.gpu.codegen.shared_memory import Staging
+from selector.gpu.codegen.units import Unit, consumer_unit, group_unit
+from selector.gpu.codegen.warpgroups.boxes import READY
+from selector.gpu.codegen.warpgroups.clusters import Sharing
+from selector.gpu.codegen.warpgroups.feeding import FedRing
+from selector.gpu.codegen.warpgroups.iterations import (
+    only_accumulates,
+    read_by_threads,
+    slot_readers,
+    trailing_accumulators,
+)
+from selector.gpu.codegen.warpgroups.products import Slot
+from selector.gpu.ir.expressions import (
+    FIRST_OF_GROUP,
+    THREAD,
+    both,
+    equal,
+    flag,
+    greater,
+    less,
+    minus,
+    negated,
+    number,
+    plus,
+    times,
+)
+from selector.gpu.ir.nodes import Assign, Drain, Leave, Let, State, Sync
+from selector.gpu.passes.budget_registers import shares
+from selector.ir.nodes import Expr, For, LetStmt, Store
+from selector.ir.traverse import free_vars, walk_stmt
+from selector.lowering.normalize import holds_tensor, is_read_out
+
+LAST = "last"  # the barrier that frees the slot of the iteration before
+FEED_ENDS = Leave("kernel", "so that accumulators take no registers here")
+
+
+class GroupRing(FedRing):
+    """One pipelined loop of a kernel with wgmma."""
+
+    lasting = False  # slots and barriers are there before and after the loop
+    stores = False  # an iteration stores results
+
+    def emit(self, unit: Unit, *, in_warp: bool) -> None:
+        """The whole loop."""
+        self._refuse(in_warp=in_warp)
+        self.plan()
+        groups = consumer_unit(self.context.block.consumers)
+        alone = self.loop is self.emitter.pipelines.last  # what follows is for the groups
+        with self.context.writer.block():  # another ring may follow
+            self.boxes = self._boxes()
+            self._write(unit, groups, alone=alone)
+            unit.join(groups)
+            if alone and self.boxes:
+                self._leave_room()
+            if self.emitter.pipelines.depth:
+                self._end(unit)
+
+    def _refuse(self, *, in_warp: bool) -> None:
+        """``ScheduleError`` for a loop that cannot be one of these."""
+        if in_warp:
+            raise ScheduleError(
+                "operands of wgmma are staged inside a warpgroup",
+                "all groups of a block share what is staged ahead",
+                "compute_at a loop outside of the gpu_thread loops",
+                Where(func=self.staged[0].name),
+            )
+
+    def _write(self, unit: Unit, groups: Unit, *, alone: bool) -> None:
+        """Barriers, who feeds, and what the ``groups`` do."""
+        w, c = self.context.writer, self.context
+        self._share(alone=alone)
+        names = {a.name for a in self.staged}
+        self.early = self.boxes is not None and not names & (unit.read | unit.written)
+        self._make()
+        if c.block.cluster == 1 or unit.written or unit.copying or unit.panels:
+            unit.wait(w)  # for the barriers, and what the loop reads besides its copies
+        if c.block.cluster > 1:
+            w.add(Sync("cluster"))
+        self.few = alone and shares(self._held(), c.block.warps) is not None
+        with w.when(equal("group", c.block.warps)):
+            self._feed()
+            if alone:
+                w.add(FEED_ENDS)
+        with w.otherwise():
+            if self.sharing is not None:
+                refilled = minus(c.number(self.loop.extent), self.stages)
+                w.add(Let("int", ("refilled",), (refilled,)))
+            self._consume(groups)
+        self.emitter.pipelines.in_consumers = alone
+
+    def _share(self, *, alone: bool) -> None:
+        """Find what the blocks of a cluster share."""
+        c = self.context
+        if c.block.cluster == 1:
+            return
+        if not alone or self.emitter.pipelines.depth:
+            raise ScheduleError(
+                f"the blocks of `{c.name}` cannot form clusters",
+                f"the loop `{self.loop.name}` stages operands ahead, and is not the last thing "
+                "that all threads of a block do",
+                "drop cluster(...), or compute the result at the innermost block loop",
+            )
+        self.sharing = Sharing(self.boxes or [], self.loop, c)
+
+    def _held(self) -> int:
+        """Registers of a thread that multiplies, for accumulators and kept operands."""
+        accumulators = self.context.registers.accumulators.values()
+        held = sum(a.fragments * (2 if a.half else 4) for a in accumulators)
+        return held + self.emitter.placement.held()
+
+    def plan(self) -> None:
+        """What kinds of rings find out before they are written."""
+
+    def _leave_room(self) -> None:
+        """The slots' memory is free for what the groups store."""
+        starts = {a.name: self.emitter.placement.offset(a.name) for a in self.staged}
+        end = start = min(starts.values())
+        for a in sorted(self.staged, key=lambda a: starts[a.name]):
+            if starts[a.name] == end:
+                end += self.emitter.placement.slot_elements(a) * a.type.bytes * a.stages
+        self.context.shared.staging = Staging(start, end - start)
+
+    def _make(self) -> None:
+        """Two barriers a slot: one arrival fills it if the copy engine does, one of each group
+        frees it.
+        """
+        full, free = self._fillers(self._feeders().size), self._releases()
+        self.pipeline.make(self._first_feeder(), full, free, then=self._begin_early)
+
+    def _first_feeder(self) -> Expr:
+        """Who makes the barriers and asks for the first slots: the first thread that feeds."""
+        return equal(THREAD, self.context.block.consumers)
+
+    def _begin_early(self) -> None:
+        self.pipeline.announce()
+        if self.early:
+            self._ask_early()
+
+    def _end(self, unit: Unit) -> None:
+        """Nobody waits any more."""
+        unit.wait(self.context.writer)
+        self.pipeline.retire(self._first_feeder())
+
+    def _releases(self) -> Expr:
+        """Arrivals that free a slot: one of each group."""
+        return number(self.context.block.warps) if self.sharing is None else self.sharing.releases()
+
+    def _release(self, free: Expr | None = None, used: Expr | None = None) -> None:
+        """A group does not need a slot any more, if it has ``used`` it."""
+        if self.sharing is not None:
+            count = plus(times("round", self.stages), "slot")
+            last = count if used is None else minus(count, 1)
+            self.sharing.release(self.pipeline, free, used, last)
+            return
+        with self.context.writer.when(both(used, FIRST_OF_GROUP)):
+            self.pipeline.release(free=free)
+
+    def _release_last(self) -> None:
+        """The slot of the iteration before, if there was one."""
+        self._release(number(LAST), flag(LAST))
+
+    def _landed(self) -> None:
+        """The first products of an iteration are complete, and all before them."""
+        self._release_last()
+
+    def _tiles_read(self) -> None:
+        """Nor do later products of an iteration read tiles of which every turn has its own."""
+
+    def _release_when_read(self) -> None:
+        """All threads of a group are through before one of them says so for all."""
+        if read_by_threads(self.consumers, {a.name for a in self.staged}):
+            self.context.writer.add(group_unit().barrier)
+        self._release()
+
+    def _consume(self, groups: Unit) -> None:
+        w = self.context.writer
+        names = self._in_flight()
+        later = bool(names)
+        trailing = self._trailing() if not names and self.stages > 1 else []
+        if any(holds_tensor(x) for x in self.consumers) and self.emitter.fill_bands(groups):
+            groups.wait(w)
+        if not self.lasting:
+            self.pipeline.begin()
+        if later or trailing:
+            w.add(State("u32", (LAST,), (number(0),)))
+            self.emitter.groups.hold(names or trailing)  # ptxas: nothing else defines them inside
+        left = 0 if later or trailing else self._readers()
+        with self._iterations(stores=not later and not trailing):
+            if left:  # what the rest of an iteration does needs no slot
+                self.emitter.groups.slot = Slot(left, self._acquire, self._release)
+            else:
+                self._acquire()
+            self._point("slot")
+            self.emitter.begin_again(self.consumers, groups)
+            self._use(groups, trailing, deferred=later)
+            if later:
+                self._release_last()
+            if later or trailing:
+                w.add(Assign(LAST, self.pipeline.freed()))
+            elif not left:
+                self._release_when_read()
+            self.pipeline.advance()
+        self.emitter.groups.slot = None
+        self._all_issued()
+        if later or trailing:
+            self.emitter.groups.finish(names or trailing)
+            if self.lasting:
+                self._release_last()
+
+    @contextmanager
+    def _iterations(self, *, stores: bool) -> Generator[None]:
+        """The loop of the groups, which may have room for what an iteration ``stores``."""
+        self.stores = stores and self.boxes is not None and self._room_for_results()
+        before = dict(self.emitter.tiles.regions.known)
+        self._prepare_fills(set())
+        with self.emitter.loop_head(self.loop):
+            yield
+        self.emitter.tiles.regions.known = before
+        if self.stores:
+            self.context.shared.staging = None
+
+    def _in_flight(self) -> list[str] | None:
+        """The accumulators, where the instructions of an iteration need not be complete before
+        those of the next one are issued.
+        """
+        names = only_accumulates(self.consumers)
+        return names if self.stages > 1 and not self._halves(names) else None
+
+    def _trailing(self) -> list[str]:
+        """Those whose last products of an iteration run on into the next one."""
+        names = trailing_accumulators(self.consumers)
+        return [] if self._halves(names) else names
+
+    def _halves(self, names: list[str] | None) -> bool:
+        """Whether an accumulator is of halves: ptxas would wait for each instruction (C7515)."""
+        return any(self.context.registers.accumulators[n].half for n in names or ())
+
+    def _all_issued(self) -> None:
+        """Of this loop."""
+
+    def _prepare_fills(self, varying: set[str]) -> None:
+        """Load what all iterations fill accumulators with, a bias say, once, as far as it mentions
+        nothing ``varying``.
+        """
+        stores = [s for x in self.consumers for s in walk_stmt(x) if isinstance(s, Store)]
+        inside = {s.name for s in walk_stmt(self.loop) if isinstance(s, For | LetStmt)}
+        for s in stores:
+            if self.emitter.is_argument_fill(s) and not (inside | varying) & free_vars(s.value):
+                self.emitter.tiles.regions.prepare_fill(s)
+
+    def _acquire(self) -> None:
+        self.pipeline.wait()
+
+    def _readers(self) -> int:
+        """How many statements read the slots; 0 if that does not say when they are free."""
+        return slot_readers(self.consumers, {a.name for a in self.staged}, self.context.block.warps)
+
+    def _room_for_results(self) -> bool:
+        """Shared memory for what an iteration stores; whether there is any."""
+        c = self.context
+        stores = [s for x in self.consumers for s in walk_stmt(x) if isinstance(s, Store)]
+        found = [self.emitter.tiles.regions.boxes(s) for s in stores if is_read_out(s)]
+        boxes = [b for part in found for b in part]
+        sizes = {b.bytes for b in boxes}
+        if len(sizes) != 1 or not all(found):
+            return False
+        one = max(sizes) * c.block.consumers // 32
+        room = range(1, c.shared.left() // one + 1)
+        slots = max((n for n in room if len(boxes) % n == 0), default=0)
+        if slots:
+            offset = c.shared.allocate(slots * one, "results", c.layouts.alignment)
+            c.shared.staging = Staging(offset, slots * one, own=True, evenly=True)
+        return slots > 0
+
+    def _use(self, groups: Unit, trailing: list[str], *, deferred: bool) -> None:
+        emitter = self.emitter
+        emitter.groups.trailing = trailing
+        if trailing:
+            emitter.groups.landed = self._landed
+        before = emitter.pipelines.in_consumers
+        emitter.pipelines.depth += 1
+        emitter.pipelines.in_consumers, emitter.groups.deferred = True, deferred
+        emitter.statements(self.consumers, groups, in_warp=False)
+        emitter.pipelines.in_consumers, emitter.groups.deferred = before, False
+        emitter.groups.trailing = []
+        emitter.pipelines.depth -= 1
+        if deferred:
+            self.context.writer.add(Drain("matrix", 1))
+
+
+class SelfFedRing(GroupRing):
+    """One such loop."""
+
+    chunks_in_flight = 1  # beside the accumulators
+
+    def _write(self, unit: Unit, groups: Unit, *, alone: bool) -> None:
+        w = self.context.writer
+        self._make()
+        unit.wait(w)  # for the barriers, and what the first copies and the loop read
+        with w.loop("slot", number(0), number(self.stages)):
+            w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
+            with w.when(less(self.variable, self.stop)):
+                self._fill(groups)
+        self._consume(groups)
+
+    def _refuse(self, *, in_warp: bool) -> None:
+        c = self.context
+        if in_warp or c.block.cluster > 1:
+            raise ScheduleError(
+                f"`{c.name}` cannot feed itself",
+                "operands are staged inside a warpgroup"
+                if in_warp
+                else "blocks of a cluster wait for each other in a group of their own",
+                "drop self_fed(...)",
+            )
+
+    def _make(self) -> None:
+        """One barrier a slot: full. That it is free is known after a barrier of the groups."""
+        self.pipeline = Pipeline(self.context, self.stages, self.how, free="")
+        super()._make()
+
+    def _first_feeder(self) -> Expr:
+        return equal(THREAD, 0)
+
+    def _feeders(self) -> Unit:
+        return consumer_unit(self.context.block.consumers)
+
+    def _fill(self, groups: Unit) -> None:
+        """``slot``, for the iteration that the loop's variable names."""
+        w = self.context.writer
+        if self.boxes:
+            with w.when(both(flag(READY), equal(THREAD, 0))):
+                self._ask()
+        with w.when(negated(flag(READY))) if self.boxes else w.block():
+            self._produce(self.producers, "slot", groups)
+            self._complete(groups)
+
+    def _consume(self, groups: Unit) -> None:
+        w = self.context.writer
+        names = self._in_flight()
+        if self.emitter.fill_bands(groups):
+            groups.wait(w)
+        self.pipeline.begin()
+        if names:
+            self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
+        with self.emitter.loop_head(self.loop):
+            self._acquire()
+            self._point("slot")
+            self.emitter.begin_again(self.consumers, groups)
+            self._use(groups, [], deferred=bool(names))
+            self._fill_again(groups, late=bool(names))
+            self.pipeline.advance()
+        if names:
+            self.emitter.groups.finish(names)
+
+    def _fill_again(self, groups: Unit, *, late: bool) -> None:
+        """The slot whose instructions are complete: this one, or (``late``) the last one."""
+        w, c = self.context.writer, self.context
+        ahead = self.stages - 1 if late else self.stages
+        w.add(groups.barrier)
+        later, left = c.names.fresh("later"), c.names.fresh("left")
+        w.add(Let("int", (later,), (plus(self.variable, ahead),)))
+        w.add(Let("int", (left,), (self._before() if late else number("slot"),)))
+        started = greater(self.variable, self.low) if late else None
+        with w.when(both(started, less(later, self.stop))):
+            w.add(Let("int", (self.variable, "slot"), (number(later), number(left))))
+            self._fill(groups)

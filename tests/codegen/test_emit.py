@@ -108,7 +108,12 @@ def test_another_process_gives_the_same_text(seed: str) -> None:
         "print('\\n'.join(digest(n) for n in reversed(SEVERAL)))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": seed}
-    command = [sys.executable, "-c", program, *(str(HERE.parent / x) for x in ("emit", "gpu", ""))]
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        *(str(HERE.parent / x) for x in ("codegen", "gpu", "")),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split() == [digest(n) for n in reversed(SEVERAL)]
 

@@ -243,8 +243,7 @@ def _stage(
     staged.compute_at(consumer, loop).store_in(GPU_SHARED)
     staged.bound_extent(inner, extents[0]).bound_extent(outer, extents[1])
     staged.vectorize(inner).vectorize(outer)
-    if stages > 1:
-        pipeline_stages(staged, stages)
+    pipeline_stages(staged, stages)
 
 
 def _dims(func: Any, place: int, inner: int = 1) -> tuple[tuple[Any, ...], list[Any]]:

@@ -212,8 +212,7 @@ def _stage(script: Script, p: Bands, size: Tiling, extents: dict[str, int], plan
         x, c = cx, ()
     for loop in (x, *c, *(a for a in args[p.x + 1 :] if a.name() in extents)):
         copy.vectorize(loop)
-    if size.stages > 1:
-        pipeline_stages(copy, size.stages)
+    pipeline_stages(copy, size.stages)
 
 
 def _bounded(func: Recorded, p: Bands, extents: dict[str, int]) -> None:

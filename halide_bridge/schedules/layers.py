@@ -62,9 +62,7 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
         _stage_weights(p, (p.output, block), size)
     else:
         _stage_pixels(p, (p.total, run), size)
-        weights = _stage_weights(p, (p.total, run), size)
-        if size.stages > 1:
-            pipeline_stages(weights, size.stages)
+        pipeline_stages(_stage_weights(p, (p.total, run), size), size.stages)
     return p.output
 
 
@@ -167,9 +165,7 @@ def _stage_pixels(p: Layers, at: tuple[Any, Any], size: Tiling) -> None:
     extents.insert(p.inner, size.k)
     several = len(p.staged.args()) - len(extents)  # of windows one tap
     order += range(len(extents), len(extents) + several)
-    staged = _stage(p.staged, at, extents + [1] * several, (p.inner, *order))
-    if size.stages > 1:
-        pipeline_stages(staged, size.stages)
+    pipeline_stages(_stage(p.staged, at, extents + [1] * several, (p.inner, *order)), size.stages)
 
 
 def _stage_weights(p: Layers, at: tuple[Any, Any], size: Tiling) -> Any:

@@ -195,8 +195,7 @@ def _stage_for_warps(
         order = (x, *y, *copy.args()[: p.first])
         copy.reorder_storage(*order).reorder(*order)
     copy.compute_at(at or p.output, block).store_in(GPU_SHARED)
-    if size.stages > 1:
-        pipeline_stages(copy, size.stages)
+    pipeline_stages(copy, size.stages)
     if size.boxes and shape.declared and shape.x.first % shape.run == 0:
         more = shape.x.dilation * (along - shape.x.taps)
         copy.bound_extent(x, rounded(shape.x.reach(size.tile(shape)[0]) + more, shape.run))
@@ -318,8 +317,7 @@ def _groups(p: Windows, shape: Shape, size: Tiling) -> Any:
     x, y, *_ = staged.args()
     staged.compute_at(p.output, yt).store_in(GPU_SHARED).vectorize(x)
     staged.bound_extent(y, shape.y.reach(size.height))
-    if size.stages > 1:
-        pipeline_stages(staged, size.stages)
+    pipeline_stages(staged, size.stages)
     if shape.declared and shape.x.first == 0:
         staged.bound_extent(x, rounded(reached(shape.x, 0), shape.run))
     else:

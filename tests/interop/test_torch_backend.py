@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `torch`)")
 
-from selector.diagnostics import ArgumentError, ArtifactError  # noqa: E402 - after the skip
+from torch_compiled import compiled  # noqa: E402 - after the skip
+
+from selector.diagnostics import ArgumentError, ArtifactError  # noqa: E402
 from selector.interop.torch_backend import report, store  # noqa: E402
 from selector.interop.torch_backend.graph import from_text  # noqa: E402
 from selector.interop.torch_backend.grow import parts  # noqa: E402
@@ -22,6 +23,7 @@ from selector.interop.torch_backend.report import reports  # noqa: E402
 from selector.runtime import arguments  # noqa: E402
 
 make_fx = torch.fx.experimental.proxy_tensor.make_fx
+pytestmark = pytest.mark.usefixtures("anew")
 nn, functional = torch.nn, torch.nn.functional
 F16, BF16 = torch.float16, torch.bfloat16
 # Of the norm: what eager itself is away from float32 at these depths, and a little.
@@ -91,25 +93,9 @@ class Bottleneck(nn.Module):
         return functional.relu(x + self.norm(self.wide(found)))
 
 
-@pytest.fixture(autouse=True)
-def anew() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch.compiler.reset()
-    report(clear=True)
-    yield
-    report(clear=True)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("regions")
-
-
-def compiled(model: Any, folder: Path, dynamic: bool | None = None, **options: Any) -> Any:
-    given = {"cpu": "interpret", "rest": "eager", "folder": folder, "target": "sm_90a", **options}
-    return torch.compile(
-        model, backend="tensor_selector", fullgraph=True, dynamic=dynamic, options=given
-    )
 
 
 def near(found: Any, wanted: Any, tolerance: float) -> None:

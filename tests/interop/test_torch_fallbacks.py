@@ -3,7 +3,8 @@
 # pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,15 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `torch`)")
 
-from selector.interop.torch_backend import report, store  # noqa: E402 - after the skip
+import torch_compiled  # noqa: E402 - after the skip
+
+from selector.interop.torch_backend import report, store  # noqa: E402
 from selector.interop.torch_backend.report import reports  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("anew")
 nn = torch.nn
+compiled = partial(torch_compiled.compiled, fullgraph=False)
 HALF = torch.float16
-
-
-@pytest.fixture(autouse=True)
-def anew() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch.compiler.reset()
-    report(clear=True)
-    yield
-    report(clear=True)
-
-
-def compiled(model: Any, dynamic: bool | None = None, **options: Any) -> Any:
-    given = {"cpu": "interpret", "rest": "eager", "folder": None, "target": "sm_90a", **options}
-    return torch.compile(model, backend="tensor_selector", dynamic=dynamic, options=given)
 
 
 def layer(dtype: Any = HALF) -> Any:

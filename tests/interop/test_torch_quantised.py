@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -13,29 +12,18 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `torch`)")
 
-from selector.interop.torch_backend import quantised, report  # noqa: E402 - after the skip
+from torch_compiled import compiled  # noqa: E402 - after the skip
+
+from selector.interop.torch_backend import quantised, report  # noqa: E402
 from selector.interop.torch_backend.report import reports  # noqa: E402
 
 import_module("torch.ao.quantization.fx._decomposed")  # defines what follows
 quantized = torch.ops.quantized_decomposed
 make_fx = torch.fx.experimental.proxy_tensor.make_fx
+pytestmark = pytest.mark.usefixtures("anew")
 nn, functional = torch.nn, torch.nn.functional
 UNSIGNED, SIGNED = (0, 255, torch.uint8), (-128, 127, torch.int8)
 SCALE = 0.046875  # of activations: bytes are seldom at their limits
-
-
-@pytest.fixture(autouse=True)
-def anew() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch.compiler.reset()
-    report(clear=True)
-    yield
-    report(clear=True)
-
-
-def compiled(model: Any, **options: Any) -> Any:
-    given = {"cpu": "interpret", "rest": "eager", "folder": None, "target": "sm_90a", **options}
-    return torch.compile(model, backend="tensor_selector", fullgraph=True, options=given)
 
 
 class Weights(nn.Module):

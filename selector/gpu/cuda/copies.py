@@ -19,6 +19,7 @@ from selector.gpu.ir.memory import (
     Store,
     StoreChunk,
     StoreEight,
+    StoreElements,
     StoreNode,
     StorePair,
     StoreQuad,
@@ -113,7 +114,7 @@ def _vector_line(to: Expr, source: Expr, bytes_: int, wanted: Expr | None = None
     return f"*({kind}*){operand(to)} = {value};"
 
 
-def _neighbours_line(node: StorePair | StoreQuad | StoreEight | StoreRun) -> str:
+def _neighbours_line(node: StoreElements) -> str:
     """Of elements of an accumulator."""
     to, values = pointer(node.to, terms=True), _listed(*node.values)
     match node:

@@ -285,8 +285,11 @@ class Evaluate:
     call: Expr
 
 
+StoreElements = StorePair | StoreQuad | StoreEight | StoreRun
+"""Of several elements, whose ``values`` are computed."""
+
 StoreNode = (
-    Array | Store | StoreChunk | StorePair | StoreQuad | StoreEight | StoreRun | StoreWords
+    Array | Store | StoreChunk | StoreElements | StoreWords
     | StoreRows | LoadVector | StoreVector | StoreThere | Evaluate
 )  # fmt: skip
 """What a thread does alone with values and memory, and is done with then."""

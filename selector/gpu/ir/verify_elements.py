@@ -11,7 +11,15 @@ import numpy as np
 
 from selector.gpu.ir.expressions import bare
 from selector.gpu.ir.layouts import BYTE, Layout, places
-from selector.gpu.ir.memory import EngineStore, Point, StoreEight, StorePair, StoreQuad, StoreRun
+from selector.gpu.ir.memory import (
+    EngineStore,
+    Point,
+    StoreEight,
+    StoreElements,
+    StorePair,
+    StoreQuad,
+    StoreRun,
+)
 from selector.gpu.ir.nodes import Body, For, Kernel, Let, Memory, Node, State, children, expressions
 from selector.gpu.ir.products import Fragment, SetTile
 from selector.gpu.ir.text import line
@@ -86,7 +94,7 @@ class _Scope:
             case _:
                 pass
 
-    def _several(self, node: StorePair | StoreQuad | StoreEight | StoreRun) -> Iterator[str]:
+    def _several(self, node: StoreElements) -> Iterator[str]:
         match node:
             case StoreEight(to, below):
                 for view in (to, below):

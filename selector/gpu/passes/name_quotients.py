@@ -11,18 +11,18 @@ from dataclasses import replace
 from itertools import count, groupby
 
 from selector.gpu.cuda.expressions import TYPES
-from selector.gpu.ir.memory import Point, Store, StoreEight, StorePair, StoreQuad, StoreRun
+from selector.gpu.ir.memory import Point, Store, StoreElements
 from selector.gpu.ir.mentioned import mentioned
 from selector.gpu.ir.nodes import Body, Comment, For, If, Kernel, Let, Local, Node, walk
 from selector.gpu.ir.products import Fragment
 from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.contents import nodes_of
 from selector.ir.nodes import Binary, BinaryOp, Expr, FloatImm, Var
-from selector.ir.traverse import change_expr, free_vars
+from selector.ir.traverse import free_vars, replaced_all
 
 OFTEN = 8  # stores: what is an element's own is in one of each form
 
-_Stores = Store | StorePair | StoreQuad | StoreEight | StoreRun
+_Stores = Store | StoreElements
 _Quiet = If | Local | Let | Point | Comment | _Stores  # nothing waits for others, or comes again
 
 
@@ -92,12 +92,8 @@ def _quotients(node: _Stores, held: frozenset[str]) -> dict[Binary, None]:
 
 def _with(node: Node, known: dict[Binary, Var]) -> Node:
     """A store that names them."""
-    if not isinstance(node, _Stores):
-        return node
-
-    def named(value: Expr) -> Expr:
-        return change_expr(value, lambda e: known.get(e) if isinstance(e, Binary) else None)
-
     if isinstance(node, Store):
-        return replace(node, value=named(node.value))
-    return replace(node, values=tuple(map(named, node.values)))
+        return replace(node, value=replaced_all(node.value, known))
+    if isinstance(node, StoreElements):
+        return replace(node, values=tuple(replaced_all(value, known) for value in node.values))
+    return node

@@ -17,7 +17,7 @@ from selector.gpu.ir.memory import StoreEight, StorePair, StoreQuad, StoreRun
 from selector.gpu.ir.nodes import Body, Kernel, Let, Local, Node
 from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.nodes import Binary, BinaryOp, Expr, Select, Var
-from selector.ir.traverse import expr_children, free_vars, map_expr
+from selector.ir.traverse import expr_children, free_vars, map_expr, replaced_all
 from selector.ir.types import FLOAT32
 
 LEAST, OFTEN = 8, 4  # nodes of an expression that is worth a name, and uses
@@ -39,7 +39,7 @@ def _named(node: Node) -> Body:
             taken = frozenset[str]().union(*map(free_vars, node.values))
             free = (name for n in count() if (name := f"value{n}") not in taken)
             lets = tuple(_let(e, next(free), names) for e in found)  # each with the names before it
-            values = tuple(_with(v, names) for v in node.values)
+            values = tuple(replaced_all(v, names) for v in node.values)
             return (Local((*lets, replace(node, values=values))),)
         case _:
             return (node,)
@@ -47,13 +47,9 @@ def _named(node: Node) -> Body:
 
 def _let(e: Expr, name: str, names: dict[Expr, Expr]) -> Let:
     """Of an expression, in which those that have names already are these."""
-    value = map_expr(e, lambda c: _with(c, names))
+    value = map_expr(e, lambda c: replaced_all(c, names))
     names[e] = Var(name, e.type)
     return Let(TYPES[e.type], (name,), (value,))
-
-
-def _with(e: Expr, names: dict[Expr, Expr]) -> Expr:
-    return names[e] if e in names else map_expr(e, lambda c: _with(c, names))
 
 
 def _repeated(values: tuple[Expr, ...]) -> Iterator[Expr]:

@@ -11,13 +11,7 @@ from typing import Any
 import torch as installed  # pyright: ignore
 
 from selector.dataclass import dataclass
-from selector.interop.torch_backend.covered import (
-    FLAT,
-    POINTWISE,
-    PRODUCTS,
-    THIN,
-    family,
-)
+from selector.interop.torch_backend.covered import FLAT, POINTWISE, PRODUCTS, THIN, family
 from selector.interop.torch_backend.quantised import dequantises, multiplied, of_bytes, quantises
 from selector.interop.torch_backend.read import dense, hint, memory_order, operator_name, sized
 

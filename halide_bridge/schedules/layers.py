@@ -49,8 +49,11 @@ def schedule_layer(p: Layers, size: Tiling) -> Any:
     block, group, strip = _blocks(p, size)
     pixels = list(p.total.args()[: len(p.places)])
     c = pixels.pop(p.filters)
-    if p.filters or list(size.order) != sorted(size.order):
-        p.total.reorder_storage(c, *(pixels[d] for d in size.order))
+    along = [pixels[d] for d in size.order]
+    if size.planes:
+        p.total.reorder_storage(*along, c)
+    elif p.filters or list(size.order) != sorted(size.order):
+        p.total.reorder_storage(c, *along)
     p.total.bound_extent(c, size.n).compute_at(p.output, group if size.strips else block)
     for pixel, extent in zip(pixels, size.part_of if size.strips else size.block, strict=True):
         p.total.bound_extent(pixel, extent)
@@ -151,12 +154,20 @@ def _parts(
             inner[d] = last
     if groups:
         stage.gpu_threads(*groups)
+    if size.halves > 1:
+        hu, hv = variables("hu", "hv")
+        d = max((d for d in size.order if size.box[d] > 1), key=size.order.index)
+        stage.split(inner[d], hu, hv, size.box[d] // size.halves)
+        inner[d] = hv
+        boxes.insert(0, hu)
     vectors = [inner[d] for d in size.order]
-    for loop in (nv, *vectors):
+    vectors = [*vectors, nv] if size.planes else [nv, *vectors]
+    for loop in vectors:
         stage.vectorize(loop)
-    for loop in (nu, *boxes):
+    unrolled = [*boxes[: size.halves > 1], nu, *boxes[size.halves > 1 :]]
+    for loop in unrolled:
         stage.unroll(loop)
-    return (nv, *vectors, nu, *boxes), tuple(groups)
+    return (*vectors, *unrolled), tuple(groups)
 
 
 def _stage_pixels(p: Layers, at: tuple[Any, Any], size: Tiling) -> None:

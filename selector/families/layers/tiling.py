@@ -7,7 +7,9 @@ from math import prod
 from selector.dataclass import dataclass
 from selector.families.contraction.tiling import LINE
 
-ROWS = 64  # pixels of a product by a warpgroup
+ROWS = 64  # pixels of a product by a warpgroup, or filters where these are its rows
+HALVES = 1, 2, 4
+LANES = 1 << 16  # that a vector of Halide's has less than
 WARP_PIXELS = 16  # of a product by a warp
 WARP_DEPTHS = 32, 24, 16, 8  # channels of one of its vector statements, the most first
 UNIT = 16  # bytes of a row in shared memory that warps read at once
@@ -61,7 +63,9 @@ class Tiling:
     blocks sum so many channels each, and a second kernel adds their sums (0: all). ``strips``: the
     weights of all channels and taps stay in shared memory, a run has the pixels of so many tiles in
     a row, one after the other, and their results leave one after the other (0: weights come with
-    each run). ``apart``: the next block has other pixels, not other filters of the same ones.
+    each run). ``apart``: the next block has other pixels, not other filters of the same ones. ``planes``: the rows of a
+    product are 64 filters and its columns the pixels of a box, up to 64 of them, so that what
+    leaves lies in planes.
 
     ``unit`` "warp": each of ``warps`` side by side along the first dimension, times ``groups``, has
     boxes of 16 pixels instead, so many ``sides`` of them side by side as well.
@@ -82,6 +86,7 @@ class Tiling:
     strips: int = 0
     steps: tuple[int, ...] = ()
     apart: bool = False
+    planes: bool = False
     unit: str = "group"
     sides: int = 1
     warps: int = 1
@@ -96,8 +101,16 @@ class Tiling:
     @property
     def columns(self) -> int:
         """Filters of one vector statement."""
+        if self.planes:
+            return ROWS
         most = 16 * self.bytes
         return self.n if self.unit == "warp" else most if self.n % most == 0 else 16
+
+    @property
+    def halves(self) -> int:
+        """Vector statements for the pixels of a box, which take turns along its last dimension."""
+        lanes = prod(self.box) * ROWS * self.depth
+        return next(n for n in HALVES if lanes < n * LANES) if self.planes else 1
 
     @property
     def part_of(self) -> tuple[int, ...]:
@@ -134,12 +147,13 @@ class Tiling:
     @property
     def sums(self) -> int:
         """Registers of a thread's sums."""
-        return self.sides * self.boxes * self.n // 2
+        return prod(self.part_of) * self.n // (32 if self.unit == "warp" else 128)
 
     @property
     def statements(self) -> int:
         """Vector statements of a group for a run."""
-        return self.taps * self.boxes * (self.k // self.depth) * -(-self.n // self.columns)
+        parts = self.boxes * self.halves * -(-self.n // self.columns)
+        return self.taps * (self.k // self.depth) * parts
 
     @property
     def row_bytes(self) -> int:
@@ -184,6 +198,7 @@ class Tiling:
             (f"-part{self.part}", self.part),
             (f"-strips{self.strips}", self.strips),
             ("-apart", self.apart),
+            ("-planes", self.planes),
         )
         box, units = "x".join(map(str, self.box)), f"g{self.groups}"
         if self.unit == "warp":

@@ -175,7 +175,9 @@ def _wide(shape: Shape) -> Iterator[tuple[int, ...]]:
     """
     first, *others = shape.pixels
     most = 1 << (first - 1).bit_length()
-    wide = {n for n in WIDE if n <= max(most, min(WIDE))} | ({first} if first < ROWS else set[int]())
+    wide = {n for n in WIDE if n <= max(most, min(WIDE))} | (
+        {first} if first < ROWS else set[int]()
+    )
     for x in sorted(wide):
         left = ROWS // x
         for rest in {(1,) * len(others), *_boxes(len(others), 1 << left.bit_length() - 1)}:
@@ -213,7 +215,7 @@ def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     if several and _may_stay(t, shape):
         yield replace(t, persistent=True)
     idle = machine.multiprocessors // _blocks(t, shape)
-    if shape.phases == t.taps == 1:
+    if shape.phases == t.taps == 1 and t.planes == shape.planes:
         own = {-(-runs // parts) for parts in range(2, min(runs, idle) + 1)}
         yield from (replace(t, part=n * t.k) for n in sorted(own))
 
@@ -276,7 +278,7 @@ def _lines(t: Tiling, shape: Shape) -> float:
     """That warps name to the first cache, one a cycle, for the results of a block where they store
     these themselves: in planes 8 pixels at once, of which those side by side are in one line.
     """
-    if not shape.planes or t.planes and t.box[0] % BOXED == 0:
+    if not shape.planes or t.part or (t.planes and t.box[0] % BOXED == 0):
         return 0.0
     first = next((d for d in t.order if t.box[d] > 1), 0)
     run = 1 if first else min(PIXELS, t.box[0])

@@ -14,11 +14,9 @@ from emulation import check
 from verified import EMULATED, SIMULATED
 
 import halide_bridge as hb
-from selector.families.layers import Shape, Tiling, candidates
+from selector.families.layers import Tiling
 from selector.gpu.codegen.program import emit_kernels
 from selector.ir.bfloat16 import from_bits, to_bits
-from selector.machine import machine_for
-from selector.runtime.plan import MapArgument
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -144,7 +142,8 @@ def test_a_turned_image_comes_by_the_copy_engine(name: str) -> None:
     assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
 
 
-ALL = {"taps": 9, "reach": (2, 2, 0), "planes": True}
+STAGED = {"taps": 9, "reach": (2, 2, 0)}
+ALL = STAGED | {"planes": True}
 PLANES = {
     "rows of 64": (
         Layer(3, 2, 5, 70, 40, 72, finished=True),
@@ -182,6 +181,18 @@ PLANES = {
     "bfloat16": (
         Layer(3, 1, 6, 64, 48, 64, brain=True),
         Tiling((64, 1, 1), 1, 1, 64, 16, 4, **ALL),
+    ),
+    "images side by side, staged": (
+        Layer(3, 9, 7, 11, 40, 72, finished=True),
+        Tiling((8, 1, 8), 2, 1, 64, 32, 2, boxes=2, staged=True, **STAGED),
+    ),
+    "all pixels of a tap, staged": (
+        Layer(3, 2, 5, 18, 24, 24, finished=True, residual=True),
+        Tiling((16, 4, 1), 3, 1, 16, 16, 4, staged=True),
+    ),
+    "windows that lie apart, staged": (
+        Layer(3, 17, 4, 6, 16, 40, stride=2, brain=True),
+        Tiling((1, 1, 64), 1, 1, 32, 16, 3, steps=(2, 2, 1), staged=True, **STAGED),
     ),
     "sums in parts": (
         Layer(3, 1, 9, 16, 80, 72, finished=True),

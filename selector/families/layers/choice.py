@@ -30,7 +30,7 @@ FEW_OTHERS = 64  # where weights stay, and a run is all that there is to sum up
 RUN_BYTES, MOST_STAGES = (32, 64, 128, 256), 6
 STRIPS = 2  # a ring that goes on from block to block needs no more
 MOST_STATEMENTS = 96  # of a group for a run: more take too long to compile
-ROOM = 200 << 10  # bytes of shared memory
+ROOM, WITH_SUMS = 200 << 10, 224 << 10  # bytes of shared memory, and with those of staged sums
 RESERVED = 3 << 10  # of a block of warps, for what is not of the layer
 # Cycles of a step beside the products, and of a block beside the steps; fitted to a layer of 12 x
 # 12 pixels on an H200.
@@ -44,7 +44,7 @@ STORED = 2  # dimensions of pixels that a box of results has
 # Elements that a thread of a block that stays reads for its results: the text of more takes too
 # long to compile (8.7 s for 384, below 3 s for half as many).
 MOST_READ = 192
-SCATTERED = 6  # cycles for each line that a warp names
+SCATTERED, STAGED = 6, 0.25  # cycles of a line that a warp names, of a sum by shared memory
 PIXELS = 8  # whose results for a filter a store of a warp has
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
@@ -115,7 +115,8 @@ def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
             t = replace(one, n=n, k=k)
             if few or t.sums + OTHERS > left or t.statements > MOST_STATEMENTS:
                 continue
-            stages = min(MOST_STAGES, ROOM // t.run_bytes)
+            room = min(ROOM, WITH_SUMS - t.staged_bytes)
+            stages = min(MOST_STAGES, room // t.run_bytes)
             if stages > 2:
                 yield from _ways(replace(t, stages=stages), shape, machine)
         if one.reach and shape.fixed and shape.rows:
@@ -152,10 +153,11 @@ def _pixels(shape: Shape) -> Iterator[Tiling]:
     """The pixels of a block, for one tap a run, and for all taps where windows lie side by side."""
     dimensions = range(len(shape.pixels))
     wide, apart = shape.phases == 1 and any(shape.reach), max(shape.steps, default=1) > 1
+    planar = shape.planes and shape.phases == 1
     for reach in ((), shape.reach) if wide else ((),):
         taps = shape.taps if reach else 1
         ways = [(box, False) for box in _boxes(len(dimensions), ROWS)]
-        ways += [(box, True) for box in _wide(shape)] if shape.planes else []
+        ways += [(box, True) for box in _wide(shape)] if planar else []
         for (box, planes), groups, boxes in product(ways, GROUPS, BOXES):
             if boxes > 1 and not reach:
                 continue
@@ -163,7 +165,7 @@ def _pixels(shape: Shape) -> Iterator[Tiling]:
                 t = Tiling(
                     box, groups, along, FILTERS[0], shape.depth, 1, shape.bytes, boxes=boxes,
                     taps=taps, reach=reach, steps=shape.steps if reach and apart else (),
-                    planes=planes,
+                    planes=planes, staged=planar and not planes,
                 )  # fmt: skip
                 if _lies(t) and _in_reach(t, shape):
                     yield t
@@ -280,6 +282,8 @@ def _lines(t: Tiling, shape: Shape) -> float:
     """
     if not shape.planes or t.part or (t.planes and t.box[0] % BOXED == 0):
         return 0.0
+    if t.staged:
+        return STAGED * prod(t.block) * t.n
     first = next((d for d in t.order if t.box[d] > 1), 0)
     run = 1 if first else min(PIXELS, t.box[0])
     return SCATTERED * prod(t.block) * t.n / run

@@ -8,6 +8,7 @@ from selector.dataclass import dataclass
 from selector.families.contraction.tiling import LINE
 
 ROWS = 64  # pixels of a product by a warpgroup, or filters where these are its rows
+SUM_BYTES = 4
 HALVES = 1, 2, 4
 LANES = 1 << 16  # that a vector of Halide's has less than
 WARP_PIXELS = 16  # of a product by a warp
@@ -63,9 +64,11 @@ class Tiling:
     blocks sum so many channels each, and a second kernel adds their sums (0: all). ``strips``: the
     weights of all channels and taps stay in shared memory, a run has the pixels of so many tiles in
     a row, one after the other, and their results leave one after the other (0: weights come with
-    each run). ``apart``: the next block has other pixels, not other filters of the same ones. ``planes``: the rows of a
-    product are 64 filters and its columns the pixels of a box, up to 64 of them, so that what
-    leaves lies in planes.
+    each run). ``apart``: the next block has other pixels, not other filters of the same ones.
+
+    What leaves in planes does so in two ways. ``planes``: the rows of a product are 64 filters and
+    its columns the pixels of a box, up to 64 of them. ``staged``: sums go through shared memory, some filters at a time, so
+    that threads side by side store pixels side by side.
 
     ``unit`` "warp": each of ``warps`` side by side along the first dimension, times ``groups``, has
     boxes of 16 pixels instead, so many ``sides`` of them side by side as well.
@@ -87,6 +90,7 @@ class Tiling:
     steps: tuple[int, ...] = ()
     apart: bool = False
     planes: bool = False
+    staged: bool = False
     unit: str = "group"
     sides: int = 1
     warps: int = 1
@@ -180,7 +184,14 @@ class Tiling:
     @property
     def shared_bytes(self) -> int:
         """What a block takes of shared memory, without results."""
-        return self.stages * self.run_bytes + (self.weight_bytes if self.strips else 0)
+        stay = self.weight_bytes if self.strips else 0
+        return self.stages * self.run_bytes + stay + self.staged_bytes
+
+    @property
+    def staged_bytes(self) -> int:
+        """What sums on their way take of shared memory, with a pixel more in each row."""
+        rows = prod(self.block) // self.block[0]
+        return rows * (self.block[0] + 1) * self.columns * SUM_BYTES if self.staged else 0
 
     @property
     def threads(self) -> int:
@@ -199,6 +210,7 @@ class Tiling:
             (f"-strips{self.strips}", self.strips),
             ("-apart", self.apart),
             ("-planes", self.planes),
+            ("-staged", self.staged),
         )
         box, units = "x".join(map(str, self.box)), f"g{self.groups}"
         if self.unit == "warp":

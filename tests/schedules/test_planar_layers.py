@@ -142,8 +142,9 @@ def test_a_turned_image_comes_by_the_copy_engine(name: str) -> None:
     assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
 
 
-STAGED = {"taps": 9, "reach": (2, 2, 0)}
-ALL = STAGED | {"planes": True}
+STAGED: dict[str, Any] = {"taps": 9, "reach": (2, 2, 0)}
+ALL: dict[str, Any] = STAGED | {"planes": True}
+FAR: dict[str, Any] = ALL | {"reach": (4, 4, 0)}
 PLANES = {
     "rows of 64": (
         Layer(3, 2, 5, 70, 40, 72, finished=True),
@@ -176,7 +177,7 @@ PLANES = {
     ),
     "taps apart": (
         Layer(3, 1, 9, 36, 32, 64, dilation=2, finished=True),
-        Tiling((32, 1, 1), 2, 1, 64, 32, 3, **(ALL | {"reach": (4, 4, 0)})),
+        Tiling((32, 1, 1), 2, 1, 64, 32, 3, **FAR),
     ),
     "bfloat16": (
         Layer(3, 1, 6, 64, 48, 64, brain=True),

@@ -67,8 +67,8 @@ class Tiling:
     each run). ``apart``: the next block has other pixels, not other filters of the same ones.
 
     What leaves in planes does so in two ways. ``planes``: the rows of a product are 64 filters and
-    its columns the pixels of a box, up to 64 of them. ``staged``: sums go through shared memory, some filters at a time, so
-    that threads side by side store pixels side by side.
+    its columns the pixels of a box, up to 64 of them. ``staged``: sums go through shared memory,
+    some filters at a time, so that threads side by side store pixels side by side.
 
     ``unit`` "warp": each of ``warps`` side by side along the first dimension, times ``groups``, has
     boxes of 16 pixels instead, so many ``sides`` of them side by side as well.

@@ -4,9 +4,9 @@ Of the launches of a plan that run in every call, each lets the next one start a
 own blocks have, and each but the first waits, in every block, before it touches memory that those
 before it write, or writes what they read; at its end if it does neither. So what lies before that
 is done while the earlier launch ends: numbers of the block, barriers, and copies of what no launch
-writes, or a whole launch that has nothing to do with those before. Whoever waits for a launch waits, through its own
-waiting, for all those before it. Launches that run once are complete by then: the call that
-holds them starts none early.
+writes, or a whole launch that has nothing to do with those before. Whoever waits for a launch
+waits, through its own waiting, for all those before it. Launches that run once are complete by
+then: the call that holds them starts none early.
 
 Blocks that start early stay where they found room first. Where no multiprocessor has any but those
 that the launch before leaves idle, few of these get all of a small launch: ``crowd``.

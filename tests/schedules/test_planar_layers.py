@@ -89,7 +89,9 @@ def inputs_of(p: Layer) -> dict[str, Array]:
     shape = (p.batch, p.channels, p.stride * p.high, p.stride * p.wide)
     weights = (p.filters, p.channels, p.taps, p.taps)
     found = {"image": random.standard_normal(shape), "w": random.standard_normal(weights)}
-    given = {name: to_bits(a) if p.brain else a.astype(np.float16) for name, a in found.items()}
+    given: dict[str, Array] = {
+        name: to_bits(a) if p.brain else a.astype(np.float16) for name, a in found.items()
+    }
     if p.finished:
         given["bias"] = random.standard_normal(p.filters).astype(np.float32)
     return given
@@ -128,11 +130,13 @@ LAYERS = {
 
 
 @EMULATED
+@pytest.mark.parametrize("wide", [28, 64])
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_turned_image_comes_by_the_copy_engine(name: str) -> None:
+def test_a_turned_image_comes_by_the_copy_engine(name: str, wide: int) -> None:
+    """Whether rows are thought to be multiples of 16 bytes or not."""
     p = LAYERS[name]
     out = layer(p)
-    schedule = hb.autoschedule(out, target="sm_90a", sizes=(4, 256, 28, 28))
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=(4, 256, wide, wide))
     assert "a layer on tensor units by wgmma" in schedule.report
     kernel = hb.compile(out, target="sm_90a")
     assert ENGINE in kernel.source

@@ -44,7 +44,9 @@ STORED = 2  # dimensions of pixels that a box of results has
 # Elements that a thread of a block that stays reads for its results: the text of more takes too
 # long to compile (8.7 s for 384, below 3 s for half as many).
 MOST_READ = 192
-SCATTERED, STAGED = 6, 0.25  # cycles of a line that a warp names, of a sum by shared memory
+# Cycles of a line that lanes name one by one, of sums that come by shared memory, and of each: of
+# three layers on an H100.
+SCATTERED, TURNED, STAGED = 3, 2000, 0.25
 PIXELS = 8  # whose results for a filter a store of a warp has
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
@@ -280,13 +282,13 @@ def _lines(t: Tiling, shape: Shape) -> float:
     """That warps name to the first cache, one a cycle, for the results of a block where they store
     these themselves: in planes 8 pixels at once, of which those side by side are in one line.
     """
-    if not shape.planes or t.part or (t.planes and t.box[0] % BOXED == 0):
+    if not shape.planes or (t.planes and t.box[0] % BOXED == 0):
         return 0.0
     if t.staged:
-        return STAGED * prod(t.block) * t.n
+        return TURNED + STAGED * prod(t.block) * t.n * max(1, PIXELS / t.block[0])
     first = next((d for d in t.order if t.box[d] > 1), 0)
     run = 1 if first else min(PIXELS, t.box[0])
-    return SCATTERED * prod(t.block) * t.n / run
+    return (SCATTERED if t.planes else 1) * prod(t.block) * t.n / run
 
 
 def _beside(row: int) -> float:

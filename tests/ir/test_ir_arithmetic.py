@@ -266,7 +266,7 @@ def test_nothing_is_carried_between_other_strides(strides: tuple[int | str, ...]
 
 
 def test_quotients_and_remainders_of_all_bytes() -> None:
-    """Near the least value too, where the difference of dividend and remainder is none of the type."""
+    """Near the least value too, from which a remainder cannot be taken."""
     a, b = (x.ravel() for x in np.meshgrid(*[np.arange(-128, 128)] * 2))
     remainders = np.where(b == 0, 0, np.mod(a, np.maximum(abs(b), 1)))
     quotients = np.where(b == 0, 0, (a - remainders) // np.where(b == 0, 1, b))

@@ -146,11 +146,11 @@ class Kernel:
         """
         return dict(self._clock.seconds)
 
-    def begun_with(self, stage: str, seconds: float) -> None:
-        """Say what was done before, and how long it took."""
+    def lowered_in(self, seconds: float) -> None:
+        """Say how long it took to lower what it is made of."""
         known = dict(self._clock.seconds)
         self._clock.seconds.clear()
-        self._clock.seconds.update({stage: seconds, **known})
+        self._clock.seconds.update({"lower": seconds, **known})
 
     def cubin(self) -> bytes:
         """Machine code for the kernel's target; compiled at the first call, without a GPU.

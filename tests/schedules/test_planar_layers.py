@@ -4,7 +4,7 @@ kernel before turns the image, and the copy engine brings its channels to tensor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import halide as hl
@@ -224,6 +224,25 @@ def test_filters_are_rows_of_a_product_and_pixels_its_columns(name: str) -> None
         assert found.faults == ()
         (result,) = found.outputs.values()
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_results_in_planes_leave_by_boxes_or_by_shared_memory() -> None:
+    """By boxes where rows of 64 pixels lie side by side as they are read; images that lie beside
+    each other have their results turned.
+    """
+    machine = machine_for("sm_90a")
+    wide = Shape((64, 64, 8), 320, 320, 9, rows=2, reach=(2, 2, 0), planes=True)
+    found = candidates(wide, machine)[0]
+    assert found.planes
+    assert found.persistent
+    assert found.box == (64, 1, 1)
+    narrow = replace(wide, pixels=(32, 32, 8), filters=640, channels=640)
+    found = candidates(narrow, machine)[0]
+    assert found.staged
+    assert found.box == (32, 1, 2)
+    for shape in (wide, narrow):
+        others = candidates(replace(shape, planes=False), machine)
+        assert not any(t.planes or t.staged for t in others)
 
 
 def test_what_is_added_is_read_from_the_image_itself() -> None:

@@ -14,9 +14,10 @@ from emulation import check
 from verified import EMULATED, SIMULATED
 
 import halide_bridge as hb
-from selector.families.layers import Tiling
+from selector.families.layers import Shape, Tiling, candidates
 from selector.gpu.codegen.program import emit_kernels
 from selector.ir.bfloat16 import from_bits, to_bits
+from selector.machine import machine_for
 from selector.simulate import simulate
 from selector.targets import find_target
 

@@ -140,7 +140,7 @@ def _keep_sums(p: Layers, at: Any, size: Tiling) -> None:
     kept.bound_extent(c, size.columns).align_storage(pixels[0], size.block[0] + 1)
     for pixel, extent in zip(pixels, size.block, strict=True):
         kept.bound_extent(pixel, extent)
-    vectors, group = _parts(kept, c, pixels, size)
+    vectors, group = _parts(kept, c, tuple(pixels), size)
     kept.reorder(*vectors, *group)
 
 

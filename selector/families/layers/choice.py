@@ -44,9 +44,9 @@ STORED = 2  # dimensions of pixels that a box of results has
 # Elements that a thread of a block that stays reads for its results: the text of more takes too
 # long to compile (8.7 s for 384, below 3 s for half as many).
 MOST_READ = 192
-# Cycles of a line that lanes name one by one, of sums that come by shared memory, and of each: of
-# three layers on an H100.
-SCATTERED, TURNED, STAGED = 3, 2000, 0.25
+# Cycles of a line that lanes name one after the other, or one element of it at a time; of sums that
+# come by shared memory, and of each: of ten layers on an H100.
+GUARDED, ALONE, TURNED, STAGED = 3, 4, 2000, 0.25
 PIXELS = 8  # whose results for a filter a store of a warp has
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
@@ -156,18 +156,19 @@ def _pixels(shape: Shape) -> Iterator[Tiling]:
     dimensions = range(len(shape.pixels))
     wide, apart = shape.phases == 1 and any(shape.reach), max(shape.steps, default=1) > 1
     planar = shape.planes and shape.phases == 1
+    leaving = (False, True) if planar else (False,)
     for reach in ((), shape.reach) if wide else ((),):
         taps = shape.taps if reach else 1
-        ways = [(box, False) for box in _boxes(len(dimensions), ROWS)]
-        ways += [(box, True) for box in _wide(shape)] if planar else []
-        for (box, planes), groups, boxes in product(ways, GROUPS, BOXES):
+        ways = [(b, False, staged) for b in _boxes(len(dimensions), ROWS) for staged in leaving]
+        ways += [(b, True, False) for b in _wide(shape)] if planar else []
+        for (box, planes, staged), groups, boxes in product(ways, GROUPS, BOXES):
             if boxes > 1 and not reach:
                 continue
             for along in dimensions:
                 t = Tiling(
                     box, groups, along, FILTERS[0], shape.depth, 1, shape.bytes, boxes=boxes,
                     taps=taps, reach=reach, steps=shape.steps if reach and apart else (),
-                    planes=planes, staged=planar and not planes,
+                    planes=planes, staged=staged,
                 )  # fmt: skip
                 if _lies(t) and _in_reach(t, shape):
                     yield t
@@ -288,7 +289,8 @@ def _lines(t: Tiling, shape: Shape) -> float:
         return TURNED + STAGED * prod(t.block) * t.n * max(1, PIXELS / t.block[0])
     first = next((d for d in t.order if t.box[d] > 1), 0)
     run = 1 if first else min(PIXELS, t.box[0])
-    return (SCATTERED if t.planes else 1) * prod(t.block) * t.n / run
+    lines = prod(t.block) * t.n / run * max(1, shape.rows - 1)
+    return lines if shape.phases > 1 else (ALONE if t.planes else GUARDED) * lines
 
 
 def _beside(row: int) -> float:

@@ -307,7 +307,7 @@ def block_mask(problem: Any) -> hl.Func:
 
 def _or_nothing(mixed: hl.Expr, total: hl.Expr) -> hl.Expr:
     """0 for a query without keys."""
-    return hl.select(total > 0, mixed / total, hl.f32(0))
+    return hl.select(total == hl.f32(0), hl.f32(0), mixed / total)
 
 
 def _attended(

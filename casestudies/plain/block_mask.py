@@ -107,7 +107,7 @@ def _tensors(problem: Problem, inputs: Arrays) -> tuple[list[Any], Any]:
 def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     from torch.nn.attention.flex_attention import create_block_mask
 
-    from casestudies.attention.bench import _flexible
+    from casestudies.attention.bench import compiled_flexible
 
     (q, k, v), mask = _tensors(problem, inputs)
 
@@ -115,7 +115,7 @@ def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
         return mask[m // BLOCK, n // BLOCK] != 0
 
     blocks = create_block_mask(seen, None, None, problem.length, problem.length, device="cuda")
-    attend = _flexible()
+    attend = compiled_flexible()
     return lambda: attend(q, k, v, block_mask=blocks)
 
 

@@ -132,7 +132,7 @@ def nested(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object
 def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:
     from torch.nn.attention.flex_attention import create_block_mask
 
-    from casestudies.attention.bench import _flexible
+    from casestudies.attention.bench import compiled_flexible
 
     (q, k, v), lengths = _tensors(problem, inputs)
 
@@ -142,7 +142,7 @@ def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
     blocks = create_block_mask(
         seen, problem.sequences, None, problem.longest, problem.longest, device="cuda"
     )
-    attend = _flexible()
+    attend = compiled_flexible()
     return lambda: attend(q, k, v, block_mask=blocks)
 
 

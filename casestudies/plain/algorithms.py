@@ -9,8 +9,7 @@ from typing import Any
 import halide as hl
 
 from casestudies.attention.problem import SOFT_CAP
-from casestudies.plain.block_mask import BLOCK
-from casestudies.plain.common import EPSILON, RMS, SHIFT, SOFTMAX, THRESHOLD
+from casestudies.plain.common import BLOCK, EPSILON, RMS, SHIFT, SOFTMAX, THRESHOLD
 
 F16, F32, I32 = hl.Float(16), hl.Float(32), hl.Int(32)
 TYPES = {

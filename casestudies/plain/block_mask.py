@@ -11,10 +11,9 @@ from typing import Any
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
 from casestudies.common.data import random_inputs
+from casestudies.plain.common import BLOCK
 from casestudies.plain.job import plain_case
 from selector.diagnostics import UserError
-
-BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,358 @@
+"""A scope and what a pass made of it compute the same: shown statement by statement.
+
+Before each statement the accumulators of the one follow from those of the other, cell by cell: they
+are the same, or what ``Relation`` says (a factor, a sum of several). That is so of cells that nobody
+has written, which nobody reads; a statement that keeps it, and stores the same in memory, makes it
+so of whole programs, however often loops run. Which relation it is is read off where values leave
+the accumulators, and need not be trusted: a wrong one is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from selector.dataclass import dataclass as frozen
+from selector.ir.contents import holds, loaded
+from selector.ir.nodes import (
+    Allocate,
+    Block,
+    Broadcast,
+    Expr,
+    LetStmt,
+    Load,
+    LocToLoc,
+    Stmt,
+    Store,
+)
+from selector.ir.traverse import (
+    expr_children,
+    stmt_children,
+    stmt_exprs,
+    substitute_stmt,
+    walk_expr,
+    walk_stmt,
+)
+from selector.operands.accumulators import accumulators_of, is_tensor
+from selector.operands.computed_values import Computed
+from selector.workbench.prove.expressions import (
+    Digit,
+    Digits,
+    LaneCut,
+    Meaning,
+    OneByOne,
+    lane_number,
+)
+from selector.workbench.prove.sizes import Unproved
+from selector.workbench.prove.terms import Key, Poly, Terms, number
+
+_MOST_CUTS = 64
+_MOST_LANES = 1024
+
+
+@frozen(frozen=True, slots=True)
+class Refuted(Exception):  # noqa: N818 (what was found)
+    """Values that differ, in which statement, and with which numbers."""
+
+    what: str
+    numbers: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.numbers}"
+
+
+@frozen(frozen=True, slots=True)
+class Relation:
+    """What stands for the lanes of an accumulator that are read at an index, over those of the
+    changed scope."""
+
+    index: Expr
+    value: Expr
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether it is the same of every lane."""
+        return _is_uniform(self.value)
+
+
+def _is_uniform(e: Expr) -> bool:
+    match e:
+        case Load():
+            return True
+        case Broadcast(value):
+            return value.type.lanes == 1 or _is_uniform(value)
+        case _ if e.type.lanes == 1:
+            return True
+        case _:
+            return bool(expr_children(e)) and all(map(_is_uniform, expr_children(e)))
+
+
+@dataclass
+class Pairs:
+    """The statements of two scopes beside each other."""
+
+    before: Allocate
+    after: Allocate
+    computed: Mapping[str, Computed]
+    relations: dict[str, list[Relation]] = field(default_factory=dict[str, list[Relation]])
+
+    def __post_init__(self) -> None:
+        self.own = accumulators_of(self.before).keys()
+        self.cells = accumulators_of(self.after).keys()
+        self.stores = list(self._pairs(self.before, self.after))
+        for s, others in self.stores:
+            if s.buffer not in self.own and len(others) == 1:
+                self._relate(s.value, others[0].value)
+
+    def _pairs(self, b: Stmt, a: Stmt) -> Iterator[tuple[Store, tuple[Store, ...]]]:
+        """Stores, and what stands in the place of each."""
+        match b:
+            case Store():
+                yield b, tuple(_stores(a))
+                return
+            case LetStmt(name, value, body) if not (isinstance(a, LetStmt) and a.name == name):
+                written = {s.buffer for s in walk_stmt(body) if isinstance(s, Store)}
+                if written & loaded(value):
+                    raise Unproved(f"`{name}` is read after what it is of has changed")
+                yield from self._pairs(substitute_stmt(body, {name: value}), a)
+                return
+            case Allocate(name):
+                while isinstance(a, Allocate) and isinstance(a.body, Allocate) and (
+                    is_tensor(a.body) and a.body.name not in self.own
+                ):  # fmt: skip
+                    a = Allocate(a.name, a.type, a.extents, a.memory, a.body.body, a.stages)
+            case _:
+                pass
+        if type(a) is not type(b) or stmt_exprs(a) != stmt_exprs(b) or _name(a) != _name(b):
+            raise Unproved("statements of another form")
+        if any(loaded(e) & self.own for e in stmt_exprs(b)):
+            raise Unproved("accumulators that are read in no store")
+        inner = stmt_children(b), stmt_children(a)
+        if len(inner[0]) != len(inner[1]):
+            raise Unproved("statements of another form")
+        for x, y in zip(*inner, strict=True):
+            yield from self._pairs(x, y)
+
+    def _relate(self, b: Expr, a: Expr) -> None:
+        match b:
+            case LocToLoc(_, _, Load(_, buffer, index)) if buffer in self.own:
+                found = Relation(index, a)
+                if any(isinstance(x, Load) and x.buffer in self.cells and x.index != index
+                       for x in walk_expr(a)):  # fmt: skip
+                    raise Unproved("cells of other lanes")
+                if found not in self.relations.setdefault(buffer, []):
+                    self.relations[buffer].append(found)
+            case _ if type(a) is type(b):
+                for x, y in zip(expr_children(b), expr_children(a), strict=False):
+                    self._relate(x, y)
+            case _:
+                pass
+
+
+def _name(s: Stmt) -> object:
+    return getattr(s, "name", None), getattr(s, "kind", None), getattr(s, "memory", None)
+
+
+def _stores(s: Stmt) -> Iterator[Store]:
+    match s:
+        case Store():
+            yield s
+        case Block(stmts):
+            for inner in stmts:
+                yield from _stores(inner)
+        case _:
+            raise Unproved("a store becomes more than stores")
+
+
+def same_scopes(
+    before: Allocate, after: Allocate, computed: Mapping[str, Computed] | None = None,
+    known: set[object] | None = None,
+) -> int:
+    """Prove that two scopes store the same in memory; ``Refuted`` or ``Unproved`` where that fails.
+    How many pairs of statements were looked at. ``known``: those that have been proved."""
+    pairs = Pairs(before, after, computed or {})
+    known = set() if known is None else known
+    count = 0
+    for relations in pairs.relations.values():
+        _Step(pairs).one_value(relations)
+    shown = tuple((b, tuple(r)) for b, r in sorted(pairs.relations.items()))
+    for s, others in pairs.stores:
+        if others == (s,) and not (loaded(s.value) | {s.buffer}) & pairs.relations.keys():
+            continue
+        key = (s, others, shown, tuple(sorted((n, c.value) for n, c in pairs.computed.items())))
+        if key in known:
+            continue
+        _Step(pairs).proved(s, others)
+        known.add(key)
+        count += 1
+    return count
+
+
+@dataclass
+class _Step:
+    """One statement and those in its place, begun anew until its digits are cut as it asks."""
+
+    pairs: Pairs
+    cuts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    singly: bool = False
+
+    def proved(self, s: Store, others: tuple[Store, ...]) -> None:
+        lanes, one_by_one = s.value.type.lanes, False
+        for _ in range(_MOST_CUTS):
+            try:
+                if one_by_one:
+                    for lane in range(lanes):
+                        self._lane(s, others, (Digit(number(lane), lanes),))
+                else:
+                    self._lane(s, others, None)
+                return
+            except LaneCut as at:
+                known = self.cuts.get(at.digit, ())
+                self.cuts[at.digit] = tuple(sorted({*known, at.end}))
+                if any(b % a for a, b in zip(self.cuts[at.digit], self.cuts[at.digit][1:],
+                                             strict=False)):  # fmt: skip
+                    self.cuts.pop(at.digit)
+                    one_by_one = True
+            except OneByOne:
+                if self.singly and (one_by_one or lanes > _MOST_LANES):
+                    raise Unproved("lanes that are nested in no one way") from None
+                one_by_one, self.singly = self.singly, True
+        raise Unproved("digits that are cut without end")
+
+    def _lane(self, s: Store, others: tuple[Store, ...], at: Digits | None) -> None:
+        terms = Terms()
+        state: dict[tuple[str, Key], Poly] = {}
+
+        def cell(buffer: str, whole: bool, index: Poly) -> Poly:
+            if (buffer, index.key) in state:
+                return state[buffer, index.key]
+            if any(buffer == name for name, _ in state):
+                raise Unproved(f"`{buffer}` is read at lanes that were written before")
+            return terms.atom("cell", buffer, index.key, whole=whole)
+
+        def read(load: Load, index: Poly, _: Digits) -> Poly:
+            return cell(load.buffer, load.type.is_integer, index)
+
+        new = Meaning(
+            terms, dict.fromkeys(self.pairs.cells, read), self.pairs.computed, self.cuts,
+            self.singly,
+        )  # fmt: skip
+        at = new.digit("lane", s.value.type.lanes) if at is None else at
+
+        def related(load: Load, index: Poly, where: Digits) -> Poly:
+            return self._related(new, cell, load, index, where)
+
+        old = Meaning(terms, dict.fromkeys(self.pairs.own, related), {}, self.cuts, self.singly)
+        place = old.value(s.index, at).poly
+        value = old.value(s.value, at)
+        held = None if s.predicate is None else old.value(s.predicate, at).poly
+        wanted = value.poly if value.open else old.closed(value).poly
+        for t in others:
+            if t.value.type.lanes != s.value.type.lanes or (t.predicate is None) != (held is None):
+                raise Unproved("stores of other lanes")
+            self._same(terms, s, "an index", place, new.value(t.index, at).poly)
+            if held is not None and t.predicate is not None:
+                self._same(terms, s, "a predicate", held, new.value(t.predicate, at).poly)
+            found = new.value(t.value, at)
+            if s.buffer not in self.pairs.own:
+                if t.buffer != s.buffer or len(others) != 1:
+                    raise Unproved("stores to other buffers")
+                self._same(terms, s, "the value", wanted, found.poly)
+                return
+            state[t.buffer, place.key] = found.poly
+        if s.buffer not in self.pairs.own:
+            raise Unproved("a store that is gone")
+        if not self._injective(terms, place, at):
+            raise Unproved("lanes of one cell")
+        load = Load(s.value.type, s.buffer, s.index)
+        self._same(terms, s, "the value", wanted, self._related(new, cell, load, place, at))
+
+    def _related(
+        self, new: Meaning, cell: Callable[[str, bool, Poly], Poly], load: Load, index: Poly,
+        where: Digits,
+    ) -> Poly:  # fmt: skip
+        """A cell of the scope as it was, by those of the changed one."""
+        relations, whole = self.pairs.relations.get(load.buffer, []), load.type.is_integer
+        if not relations:
+            return cell(load.buffer, whole, index)
+        own = [r for r in relations if r.index == load.index]
+        chosen = (own or relations)[0]
+        digits = where if own else new.digit("any", chosen.index.type.lanes)
+        inner = Meaning(
+            new.terms,
+            dict.fromkeys(new.cells, lambda e, _index, _where: cell(e.buffer, whole, index)),
+            {}, self.cuts, self.singly,
+        )  # fmt: skip
+        return inner.value(chosen.value, digits).poly
+
+    def _same(self, terms: Terms, s: Store, what: str, a: Poly, b: Poly) -> None:
+        """Two values, with the sums in them summand by summand."""
+        for p in (a, b):
+            for atom in [x for x in terms.inside(p) if x.kind == "sum"]:
+                mark = terms.atom("sum", *atom.args)
+                parts = [terms.parts(v, mark) for v in (a, b)]
+                if any(not v[0].terms for v in parts):
+                    raise OneByOne
+                self._same_part(terms, s, what, parts[0][0], parts[1][0])
+                a, b = parts[0][1], parts[1][1]
+        self._same_part(terms, s, what, a, b)
+
+    def _same_part(self, terms: Terms, s: Store, what: str, a: Poly, b: Poly) -> None:
+        found = terms.equal(a, b)
+        if found:
+            if not self.singly:
+                raise OneByOne
+            raise Refuted(f"{what} of `{s.buffer}`", found)
+
+    def _injective(self, terms: Terms, place: Poly, at: Digits) -> bool:
+        """Whether lanes are cells of their own: by strides that are larger than what is below."""
+        reach = 0
+        steps: list[tuple[int, int]] = []
+        for d in at:
+            if d.value.constant is not None:
+                return True
+            step, _ = terms.parts(place, d.value)
+            if not isinstance(step.constant, int) or step.constant == 0:
+                return False
+            steps.append((abs(step.constant), d.extent))
+        for step, extent in sorted(steps):
+            if step <= reach:
+                return False
+            reach += step * (extent - 1)
+        return True
+
+    def one_value(self, relations: list[Relation]) -> None:
+        """A cell has one value, whichever of the reads it is seen by."""
+        if all(r.is_uniform for r in relations):
+            if len({_shape(r.value) for r in relations}) > 1:
+                raise Unproved("cells that are read in several ways")
+            return
+        if len(relations) > 1:
+            raise Unproved("cells that are read in several ways")
+        (only,) = relations
+        terms = Terms()
+        for _ in range(_MOST_CUTS):
+            try:
+                meaning = Meaning(terms, cuts=self.cuts)
+                at = meaning.digit("lane", only.index.type.lanes)
+                if not self._injective(terms, meaning.value(only.index, at).poly, at):
+                    raise Unproved("lanes of one cell")
+                return
+            except LaneCut as cut:
+                self.cuts[cut.digit] = tuple(sorted({*self.cuts.get(cut.digit, ()), cut.end}))
+            except OneByOne:
+                break
+        raise Unproved("lanes that are nested in no one way")
+
+
+def _shape(e: Expr) -> object:
+    """A value of every lane, however many there are."""
+    match e:
+        case Load(_, buffer):
+            return buffer
+        case Broadcast(value) if value.type.lanes == 1:
+            return value
+        case _ if e.type.lanes == 1 and not holds(e, Load):
+            return e
+        case _:
+            return type(e), getattr(e, "op", None), *map(_shape, expr_children(e))

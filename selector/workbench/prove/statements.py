@@ -9,8 +9,9 @@ the accumulators, and need not be trusted: a wrong one is not kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from selector.dataclass import dataclass as frozen
 from selector.ir.contents import holds, loaded
@@ -44,7 +45,7 @@ from selector.workbench.prove.expressions import (
     lane_number,
 )
 from selector.workbench.prove.sizes import Unproved
-from selector.workbench.prove.terms import Key, Poly, Terms, number
+from selector.workbench.prove.terms import Key, Poly, Terms, TooMany, number
 
 _MOST_CUTS = 64
 _MOST_LANES = 1024
@@ -194,32 +195,45 @@ class _Step:
 
     pairs: Pairs
     cuts: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    singly: bool = False
+    way: int = 0
 
     def proved(self, s: Store, others: tuple[Store, ...]) -> None:
-        lanes, one_by_one = s.value.type.lanes, False
         for _ in range(_MOST_CUTS):
             try:
-                if one_by_one:
-                    for lane in range(lanes):
-                        self._lane(s, others, (Digit(number(lane), lanes),))
-                else:
-                    self._lane(s, others, None)
+                for lane in self._lanes(s.value.type.lanes):
+                    self._lane(s, others, lane)
                 return
             except LaneCut as at:
-                known = self.cuts.get(at.digit, ())
-                self.cuts[at.digit] = tuple(sorted({*known, at.end}))
-                if any(b % a for a, b in zip(self.cuts[at.digit], self.cuts[at.digit][1:],
-                                             strict=False)):  # fmt: skip
-                    self.cuts.pop(at.digit)
-                    one_by_one = True
-            except OneByOne:
-                if self.singly and (one_by_one or lanes > _MOST_LANES):
-                    raise Unproved("lanes that are nested in no one way") from None
-                one_by_one, self.singly = self.singly, True
+                self._cut(at)
+            except (OneByOne, TooMany) as why:
+                self._singly(s.value.type.lanes, str(why) or "lanes that are nested in no one way")
         raise Unproved("digits that are cut without end")
 
-    def _lane(self, s: Store, others: tuple[Store, ...], at: Digits | None) -> None:
+    def _lanes(self, lanes: int) -> Iterable[int | None]:
+        """All at once, or the values of the innermost digit, or of all."""
+        match self.way:
+            case 2:
+                return range(min(self.cuts.get("lane", (lanes,))))
+            case 3:
+                return range(lanes)
+            case _:
+                return (None,)
+
+    def _cut(self, at: LaneCut) -> None:
+        ends = sorted({*self.cuts.get(at.digit, ()), at.end})
+        if any(b % a for a, b in pairwise(ends)):
+            self.way = 2
+            self._singly(1, "")
+        else:
+            self.cuts[at.digit] = tuple(ends)
+
+    def _singly(self, lanes: int, why: str) -> None:
+        """First the summands, then the phases, then all lanes."""
+        self.way += 1
+        if self.way > 3 or (self.way == 3 and lanes > _MOST_LANES):
+            raise Unproved(why)
+
+    def _lane(self, s: Store, others: tuple[Store, ...], lane: int | None) -> None:
         terms = Terms()
         state: dict[tuple[str, Key], Poly] = {}
 
@@ -235,14 +249,18 @@ class _Step:
 
         new = Meaning(
             terms, dict.fromkeys(self.pairs.cells, read), self.pairs.computed, self.cuts,
-            self.singly,
+            self.way > 0,
         )  # fmt: skip
-        at = new.digit("lane", s.value.type.lanes) if at is None else at
+        lanes = s.value.type.lanes
+        at = new.digit("lane", lanes)
+        if lane is not None:
+            first = Digit(number(lane), lanes if self.way == 3 else at[0].extent)
+            at = (first,) if self.way == 3 else (first, *at[1:])
 
         def related(load: Load, index: Poly, where: Digits) -> Poly:
             return self._related(new, cell, load, index, where)
 
-        old = Meaning(terms, dict.fromkeys(self.pairs.own, related), {}, self.cuts, self.singly)
+        old = Meaning(terms, dict.fromkeys(self.pairs.own, related), {}, self.cuts, self.way > 0)
         place = old.value(s.index, at).poly
         value = old.value(s.value, at)
         held = None if s.predicate is None else old.value(s.predicate, at).poly
@@ -281,26 +299,24 @@ class _Step:
         inner = Meaning(
             new.terms,
             dict.fromkeys(new.cells, lambda e, _index, _where: cell(e.buffer, whole, index)),
-            {}, self.cuts, self.singly,
+            {}, self.cuts, self.way > 0,
         )  # fmt: skip
         return inner.value(chosen.value, digits).poly
 
     def _same(self, terms: Terms, s: Store, what: str, a: Poly, b: Poly) -> None:
         """Two values, with the sums in them summand by summand."""
-        for p in (a, b):
-            for atom in [x for x in terms.inside(p) if x.kind == "sum"]:
-                mark = terms.atom("sum", *atom.args)
-                parts = [terms.parts(v, mark) for v in (a, b)]
-                if any(not v[0].terms for v in parts):
-                    raise OneByOne
-                self._same_part(terms, s, what, parts[0][0], parts[1][0])
-                a, b = parts[0][1], parts[1][1]
+        for atom in {x for p in (a, b) for x in terms.inside(p) if x.kind == "sum"}:
+            mark = terms.atom("sum", *atom.args)
+            (own, a), (other, b) = terms.parts(a, mark), terms.parts(b, mark)
+            if not (own.terms and other.terms):
+                raise OneByOne
+            self._same_part(terms, s, what, own, other)
         self._same_part(terms, s, what, a, b)
 
     def _same_part(self, terms: Terms, s: Store, what: str, a: Poly, b: Poly) -> None:
         found = terms.equal(a, b)
         if found:
-            if not self.singly:
+            if self.way == 0:
                 raise OneByOne
             raise Refuted(f"{what} of `{s.buffer}`", found)
 

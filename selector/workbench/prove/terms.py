@@ -17,9 +17,17 @@ from selector.dataclass import dataclass
 from selector.workbench.prove.formulas import Value, new_solver
 from selector.workbench.prove.sizes import Unproved
 
-_MOST_TERMS = 6000
-_RESOURCES = 4_000_000
+_MOST_TERMS = 2000
+_MOST_CASES = 40
+_RESOURCES = 1_000_000
+_COMPARISONS = ("below", "same")
 Number = int | Fraction
+
+
+class TooMany(Unproved):
+    """A question that is too large: of fewer lanes it may be small."""
+
+
 Range = tuple[int, int]
 Key = tuple[tuple[tuple[int, ...], Number], ...]
 
@@ -114,7 +122,7 @@ class Terms:
                 else:
                     del terms[atoms]
         if len(terms) > _MOST_TERMS:
-            raise Unproved("a product of too many terms")
+            raise TooMany("a product of too many terms")
         return Poly(terms)
 
     def _product(self, left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
@@ -210,25 +218,90 @@ class Terms:
     def equal(self, a: Poly, b: Poly) -> str:
         """How z3 denies that two values are equal; empty if it cannot. ``Unproved`` if it does not
         know."""
-        d = a - b
-        if not d.terms:
-            return ""
-        return self.denied(self.shown(d.key) != 0, d)
+        cases = [(a - b, {})]
+        asked = 0
+        while cases:
+            d, given = cases.pop()
+            if not d.terms:
+                continue
+            condition = next(self._conditions(d), None)
+            if condition is not None:
+                for holds in (given[condition],) if condition in given else (0, 1):
+                    rest = self._assigned(d, condition, holds, {})
+                    cases.append((rest, {**given, condition: holds}))
+                continue
+            asked += 1
+            if asked > _MOST_CASES:
+                raise TooMany("a difference of too many cases")
+            found = self._denied(d, given)
+            if found:
+                return found
+        return ""
 
-    def denied(self, formula: Value, *about: Poly) -> str:
-        """The same of a formula that should have no model."""
-        solver = new_solver([*self._facts(about), formula], _RESOURCES)
-        answer = solver.check()
-        if answer == z3.unsat:
+    def _conditions(self, p: Poly) -> Iterator[int]:
+        """Comparisons that a value depends on, the innermost first."""
+        for atoms in p.terms:
+            for n in atoms:
+                for arg in self.atoms[n].args:
+                    if _is_key(arg):
+                        yield from self._conditions(Poly(dict(arg)))
+                if self.atoms[n].kind in _COMPARISONS:
+                    yield n
+
+    def _assigned(self, p: Poly, condition: int, holds: int, known: dict[int, Poly]) -> Poly:
+        """A value where a comparison holds, or does not."""
+        total = ZERO
+        for atoms, factor in p.terms.items():
+            term = number(factor)
+            for n in atoms:
+                if n not in known:
+                    known[n] = self._atom_assigned(n, condition, holds, known)
+                term = self.times(term, known[n])
+            total = total + term
+        return total
+
+    def _atom_assigned(self, n: int, condition: int, holds: int, known: dict[int, Poly]) -> Poly:
+        if n == condition:
+            return number(holds)
+        atom = self.atoms[n]
+        args = [
+            self._assigned(Poly(dict(a)), condition, holds, known) if _is_key(a) else a
+            for a in atom.args
+        ]
+        keys = tuple(a.key if isinstance(a, Poly) else a for a in args)
+        if keys == atom.args:
+            return Poly({(n,): 1})
+        match atom.kind, args:
+            case "below", (Poly() as d,):
+                return self.below(d, ZERO)
+            case "same", (Poly() as d,):
+                return self.same(d, ZERO)
+            case "quotient", (Poly() as d, int(by)):
+                return self.divided(d, by)
+            case _:
+                return self.atom(atom.kind, *keys, whole=atom.whole, within=atom.within)
+
+    def _denied(self, d: Poly, given: Mapping[int, int]) -> str:
+        """Numbers with which a difference is not zero, of a case."""
+        about = [d, *(Poly(dict(self.atoms[n].args[0])) for n in given)]
+        formulas = [*self._facts(about)]
+        for n, holds in given.items():
+            inner = self.shown(self.atoms[n].args[0])
+            held = inner < 0 if self.atoms[n].kind == "below" else inner == 0
+            formulas.append(held if holds else z3.Not(held))
+        solver = new_solver(formulas, _RESOURCES)
+        if solver.check() == z3.unsat:  # mostly there is no such case
             return ""
-        if answer == z3.sat:
-            return _told(solver.model())
-        raise Unproved("z3 does not know")
+        solver = new_solver([*formulas, self.shown(d.key) != 0], _RESOURCES)
+        answer = solver.check()
+        if answer == z3.unknown:
+            raise TooMany("z3 does not know")
+        return _told(solver.model()) if answer == z3.sat else ""
 
     def _facts(self, about: Iterable[Poly]) -> Iterator[Value]:
         for p in about:
             for atom in self.inside(p):
-                if atom.within is not None and atom.kind not in ("below", "same"):
+                if atom.within is not None and atom.kind not in _COMPARISONS:
                     value = self.shown((((self._numbers[atom],), 1),))
                     yield z3.And(atom.within[0] <= value, value <= atom.within[1])
 

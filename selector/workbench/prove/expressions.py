@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
-from math import prod
 
 from selector.ir.nodes import (
     Binary,
@@ -39,54 +38,27 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import substitute
-from selector.ir.types import FLOAT32, Type, limits, round_to
+from selector.ir.types import FLOAT32, Type, limits
 from selector.operands.computed_values import ALONG, ROW, Computed
+from selector.workbench.prove.byte_values import decoded
+from selector.workbench.prove.lane_worth import (
+    Digit,
+    Digits,
+    OneByOne,
+    Worth,
+    combined,
+    constant,
+    cut,
+    fits,
+    is_half,
+    is_sign,
+    lane_number,
+    truth,
+)
 from selector.workbench.prove.sizes import Unproved
-from selector.workbench.prove.terms import ONE, ZERO, Number, Poly, Terms, number
+from selector.workbench.prove.terms import ONE, ZERO, Poly, Terms, number
 
-
-@dataclass(frozen=True, slots=True)
-class Digit:
-    """A number with how many values it has; of a named one, how many lanes its part is of."""
-
-    value: Poly
-    extent: int
-    name: str = ""
-    before: int = 1
-
-
-Digits = tuple[Digit, ...]
-"""The lane's, innermost first."""
-Exact = frozenset[Type | Number]
-"""Types and numbers of which a float is one."""
-_SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53, "bfloat16": 8}
 _MOST_SUMMANDS = 2048
-
-
-@dataclass(frozen=True)
-class LaneCut(Exception):  # noqa: N818 (begin anew with two digits)
-    """A named digit has to be cut where so many values are below."""
-
-    digit: str
-    end: int
-
-
-class OneByOne(Exception):  # noqa: N818 (begin anew)
-    """Lanes or summands have to be looked at one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """A value of a scalar type. ``within``: its least and largest, if it is known to be a whole
-    number; ``exact``: what a float is one of; ``open``: not rounded to its type yet."""
-
-    poly: Poly
-    type: Type
-    within: tuple[int, int] | None = None
-    exact: Exact = frozenset()
-    open: bool = False
-
-
 Cell = Callable[[Load, Poly, Digits], Poly]
 """The element of an accumulator that a load reads, at an index."""
 
@@ -118,11 +90,13 @@ class Meaning:
 
     def value(self, e: Expr, at: Digits) -> Worth:  # noqa: C901 (a line a node)
         """The value at the lane of these digits."""
+        if isinstance(e, Binary | Cast | Select | Call) and (found := self._decoded(e, at)):
+            return found
         match e:
             case IntImm(value, t):
                 return Worth(number(value), t, (value, value))
             case FloatImm(value, t):
-                return _constant(value, t)
+                return constant(value, t)
             case Var(name, t):
                 return self._variable(name, t, at)
             case Cast(t, value):
@@ -131,14 +105,14 @@ class Meaning:
                 return self._binary(e, at)
             case Compare(op, a, b):
                 x, y = (self.closed(self.value(v, at)).poly for v in (a, b))
-                return _truth(e.type, self._compared(op, x, y))
+                return truth(e.type, self._compared(op, x, y))
             case Not(value):
-                return _truth(e.type, ONE - self.value(value, at).poly)
+                return truth(e.type, ONE - self.value(value, at).poly)
             case Select():
                 return self._select(e, at)
             case Load():
                 return self._load(e, at)
-            case Ramp(base, stride, count):
+            case Ramp():
                 return self._ramp(e, at)
             case Broadcast(value, _):
                 return self.value(value, cut(at, value.type.lanes)[0])
@@ -160,7 +134,7 @@ class Meaning:
 
     def _variable(self, name: str, t: Type, at: Digits) -> Worth:
         if name in self.names:
-            return Worth(self.names[name], t)
+            return Worth(self.names[name], t, self.terms.whole_range(self.names[name]))
         of = (lane_number(at).key,) if t.lanes > 1 else ()
         known = self.terms.atom("name", name, *of, whole=t.is_integer)
         return Worth(known, t.element, None, frozenset((t.element,)))
@@ -177,15 +151,13 @@ class Meaning:
         if e.predicate is None:
             return found
         held = self.value(e.predicate, at).poly
-        return self._chosen(held, found, _constant(0, t))
+        return self._chosen(held, found, constant(0, t))
 
     def memory(self, t: Type, buffer: str, index: Poly) -> Worth:
         """An element of memory that nobody here writes."""
         self.no_sum(index)
         if t.stored != t:
-            byte = self.memory(t.stored, buffer, index)
-            decoded = self.terms.atom("decoded", str(t), byte.poly.key, whole=False)
-            return Worth(decoded, t, None, frozenset((t,)))
+            return self._of_byte(t, t, self.memory(t.stored, buffer, index))
         within = limits(t) if t.is_integer and t.bits <= 16 else None
         value = self.terms.atom(
             "memory", buffer, str(t), index.key, whole=t.is_integer, within=within
@@ -200,6 +172,15 @@ class Meaning:
                         {**self.names, ROW.name: row, ALONG.name: along})  # fmt: skip
         return self.closed(inner.value(computed.value, ()))
 
+    def _of_byte(self, t: Type, kind: Type, byte: Worth) -> Worth:
+        decoded = self.terms.atom("decoded", str(t), byte.poly.key, whole=False)
+        return Worth(decoded, kind.element, None, frozenset((t,)))
+
+    def _decoded(self, e: Expr, at: Digits) -> Worth | None:
+        """A float that is the number that a byte stands for."""
+        found = decoded(e, at)
+        return found and self._of_byte(found[0], e.type, self.value(found[1], found[2]))
+
     # vectors
 
     def _ramp(self, e: Ramp, at: Digits) -> Worth:
@@ -210,7 +191,7 @@ class Meaning:
         if not t.is_integer:
             return Worth(base.poly + steps, t, None, frozenset((t,)), t.bits == 16)
         most = e.count - 1
-        within = _combined(BinaryOp.ADD, base.within, _combined(
+        within = combined(BinaryOp.ADD, base.within, combined(
             BinaryOp.MUL, stride.within, (0, most)))  # fmt: skip
         return self._integer(t, base.poly + steps, within)
 
@@ -259,13 +240,13 @@ class Meaning:
         t = a.type
         match op:
             case BinaryOp.AND:
-                return _truth(t, self.terms.times(a.poly, b.poly))
+                return truth(t, self.terms.times(a.poly, b.poly))
             case BinaryOp.OR:
-                return _truth(t, a.poly + b.poly - self.terms.times(a.poly, b.poly))
+                return truth(t, a.poly + b.poly - self.terms.times(a.poly, b.poly))
             case BinaryOp.ADD | BinaryOp.SUB:
                 total = a.poly + b.poly if op is BinaryOp.ADD else a.poly - b.poly
                 if t.is_integer:
-                    return self._integer(t, total, _combined(op, a.within, b.within))
+                    return self._integer(t, total, combined(op, a.within, b.within))
                 if a.poly.constant == 0 or b.poly.constant == 0:  # and a sign is exact
                     return Worth(total, t, None, a.exact | b.exact, a.open or b.open)
                 return Worth(total, t, None, frozenset((t,)), t.bits == 16)
@@ -280,15 +261,15 @@ class Meaning:
         t = a.type
         if t.is_integer:
             found = self.terms.times(a.poly, b.poly)
-            return self._integer(t, found, _combined(BinaryOp.MUL, a.within, b.within))
+            return self._integer(t, found, combined(BinaryOp.MUL, a.within, b.within))
         for sign, other in ((a, b), (b, a)):
-            if _is_sign(sign):
+            if is_sign(sign):
                 found = self.terms.times(a.poly, b.poly)
                 return Worth(found, t, None, other.exact | {0}, other.open)
         if t.bits == 16:
             a, b = self.closed(a), self.closed(b)
         found = self.terms.times(a.poly, b.poly)
-        exact = FLOAT32 if t.bits == 64 and _is_half(a) and _is_half(b) else t
+        exact = FLOAT32 if t.bits == 64 and is_half(a) and is_half(b) else t
         return Worth(found, t, None, frozenset((exact,)), t.bits == 16)
 
     def _integer(self, t: Type, p: Poly, within: tuple[int, int] | None) -> Worth:
@@ -326,7 +307,7 @@ class Meaning:
             self.no_sum(v.poly)
         x, y = sorted((a.poly, b.poly), key=lambda p: p.key)
         first = self.terms.below(x, y) if op is BinaryOp.MIN else self.terms.below(y, x)
-        within = _combined(op, a.within, b.within)
+        within = combined(op, a.within, b.within)
         return Worth(self.terms.chosen(first, x, y), a.type, within, a.exact | b.exact)
 
     def _compared(self, op: CompareOp, x: Poly, y: Poly) -> Poly:
@@ -366,8 +347,8 @@ class Meaning:
         if t == v.type:
             return v
         if t.is_bool:
-            return _truth(t, ONE - self.terms.same(v.poly, ZERO))
-        if _fits(v, t):
+            return truth(t, ONE - self.terms.same(v.poly, ZERO))
+        if fits(v, t):
             return replace(v, type=t, exact=v.exact or frozenset((t,)))
         self.no_sum(v.poly)
         if t.is_float:
@@ -388,96 +369,3 @@ class Meaning:
         )  # fmt: skip
         exact = args[0].exact if e.name == "abs" and args[0].type == t else frozenset((t,))
         return Worth(found, t, limits(t) if t.is_integer else None, exact)
-
-
-def cut(at: Digits, width: int) -> tuple[Digits, Digits]:
-    """The digits of the lanes below a width, and those above."""
-    inner: list[Digit] = []
-    done = 1
-    for i, d in enumerate(at):
-        if done == width:
-            return tuple(inner), at[i:]
-        if width % (done * d.extent) == 0:
-            inner.append(d)
-            done *= d.extent
-            continue
-        part = width // done
-        if width % done or d.extent % part:
-            raise OneByOne
-        if d.value.constant is None:
-            raise LaneCut(d.name, d.before * part)
-        high, low = divmod(int(d.value.constant), part)
-        outer = Digit(number(high), d.extent // part)
-        return (*inner, Digit(number(low), part)), (outer, *at[i + 1 :])
-    if done != width:
-        raise AssertionError(f"a vector of {done} lanes is read as one of {width}")
-    return tuple(inner), ()
-
-
-def lane_number(at: Digits) -> Poly:
-    """The lane that digits make."""
-    total, before = ZERO, 1
-    for d in at:
-        total, before = total + d.value.scaled(before), before * d.extent
-    return total
-
-
-def _constant(value: float, t: Type) -> Worth:
-    exact = Fraction(value)
-    whole = exact.denominator == 1
-    known = number(exact.numerator if whole else exact)
-    return Worth(known, t, (int(value), int(value)) if whole else None, frozenset((exact,)))
-
-
-def _truth(t: Type, p: Poly) -> Worth:
-    return Worth(p, t.element, (0, 1))
-
-
-def _combined(
-    op: BinaryOp, a: tuple[int, int] | None, b: tuple[int, int] | None
-) -> tuple[int, int] | None:
-    if a is None or b is None:
-        return None
-    match op:
-        case BinaryOp.ADD:
-            return a[0] + b[0], a[1] + b[1]
-        case BinaryOp.SUB:
-            return a[0] - b[1], a[1] - b[0]
-        case BinaryOp.MUL:
-            ends = [x * y for x in a for y in b]
-            return min(ends), max(ends)
-        case BinaryOp.MIN:
-            return min(a[0], b[0]), min(a[1], b[1])
-        case BinaryOp.MAX:
-            return max(a[0], b[0]), max(a[1], b[1])
-        case _:
-            return None
-
-
-def _is_sign(v: Worth) -> bool:
-    return v.within is not None and -1 <= v.within[0] and v.within[1] <= 1
-
-
-def _is_half(v: Worth) -> bool:
-    """Whether a float is one of 16 bits."""
-    return bool(v.exact) and all(isinstance(x, Type) and x.bits <= 16 for x in v.exact)
-
-
-def _fits(v: Worth, t: Type) -> bool:
-    """Whether a type has a value exactly."""
-    if v.within is not None:
-        if t.is_integer:
-            low, high = limits(t)
-        else:
-            high = 1 << _SIGNIFICANT[str(t)]
-            low = -high
-        return low <= v.within[0] and v.within[1] <= high
-    return t.is_float and bool(v.exact) and all(_has(t, x) for x in v.exact)
-
-
-def _has(t: Type, exact: Type | Number) -> bool:
-    if not isinstance(exact, Type):
-        return Fraction(round_to(float(exact), t)) == exact
-    if exact.stored != exact:
-        return True
-    return exact == t or (exact.is_float and exact.bits < t.bits)

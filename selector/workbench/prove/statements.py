@@ -1,15 +1,15 @@
 """A scope and what a pass made of it compute the same: shown statement by statement.
 
-Before each statement the accumulators of the one follow from those of the other, cell by cell: they
-are the same, or what ``Relation`` says (a factor, a sum of several). That is so of cells that nobody
-has written, which nobody reads; a statement that keeps it, and stores the same in memory, makes it
-so of whole programs, however often loops run. Which relation it is is read off where values leave
-the accumulators, and need not be trusted: a wrong one is not kept.
+Before each statement the accumulators of the one follow from those of the other, cell by cell:
+they are the same, or what ``Relation`` says (a factor, a sum of several). Cells that nobody has
+written nobody reads; a statement that keeps the relation, and stores the same in memory, makes it
+hold of whole programs, however often loops run. Which it is is read off where values leave the
+accumulators, and need not be trusted: a wrong one is not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -36,14 +36,8 @@ from selector.ir.traverse import (
 )
 from selector.operands.accumulators import accumulators_of, is_tensor
 from selector.operands.computed_values import Computed
-from selector.workbench.prove.expressions import (
-    Digit,
-    Digits,
-    LaneCut,
-    Meaning,
-    OneByOne,
-    lane_number,
-)
+from selector.workbench.prove.expressions import Meaning
+from selector.workbench.prove.lane_worth import Digit, Digits, LaneCut, OneByOne
 from selector.workbench.prove.sizes import Unproved
 from selector.workbench.prove.terms import Key, Poly, Terms, TooMany, number
 
@@ -166,7 +160,9 @@ def _stores(s: Stmt) -> Iterator[Store]:
 
 
 def same_scopes(
-    before: Allocate, after: Allocate, computed: Mapping[str, Computed] | None = None,
+    before: Allocate,
+    after: Allocate,
+    computed: Mapping[str, Computed] | None = None,
     known: set[object] | None = None,
 ) -> int:
     """Prove that two scopes store the same in memory; ``Refuted`` or ``Unproved`` where that fails.
@@ -187,6 +183,21 @@ def same_scopes(
         known.add(key)
         count += 1
     return count
+
+
+@dataclass
+class _Cells:
+    """The accumulators of the changed scope while the statements in place of one are run."""
+
+    terms: Terms
+    state: dict[tuple[str, Key], Poly] = field(default_factory=dict[tuple[str, Key], Poly])
+
+    def read(self, load: Load, index: Poly, _: Digits) -> Poly:
+        if (load.buffer, index.key) in self.state:
+            return self.state[load.buffer, index.key]
+        if any(load.buffer == name for name, _ in self.state):
+            raise Unproved(f"`{load.buffer}` is read at lanes that were written before")
+        return self.terms.atom("cell", load.buffer, index.key, whole=load.type.is_integer)
 
 
 @dataclass
@@ -235,71 +246,61 @@ class _Step:
 
     def _lane(self, s: Store, others: tuple[Store, ...], lane: int | None) -> None:
         terms = Terms()
-        state: dict[tuple[str, Key], Poly] = {}
-
-        def cell(buffer: str, whole: bool, index: Poly) -> Poly:
-            if (buffer, index.key) in state:
-                return state[buffer, index.key]
-            if any(buffer == name for name, _ in state):
-                raise Unproved(f"`{buffer}` is read at lanes that were written before")
-            return terms.atom("cell", buffer, index.key, whole=whole)
-
-        def read(load: Load, index: Poly, _: Digits) -> Poly:
-            return cell(load.buffer, load.type.is_integer, index)
-
+        cells = _Cells(terms)
         new = Meaning(
-            terms, dict.fromkeys(self.pairs.cells, read), self.pairs.computed, self.cuts,
+            terms, dict.fromkeys(self.pairs.cells, cells.read), self.pairs.computed, self.cuts,
             self.way > 0,
         )  # fmt: skip
-        lanes = s.value.type.lanes
-        at = new.digit("lane", lanes)
-        if lane is not None:
-            first = Digit(number(lane), lanes if self.way == 3 else at[0].extent)
-            at = (first,) if self.way == 3 else (first, *at[1:])
+        at = self._digits(new, s.value.type.lanes, lane)
 
         def related(load: Load, index: Poly, where: Digits) -> Poly:
-            return self._related(new, cell, load, index, where)
+            return self._related(new, cells, load, index, where)
 
         old = Meaning(terms, dict.fromkeys(self.pairs.own, related), {}, self.cuts, self.way > 0)
-        place = old.value(s.index, at).poly
-        value = old.value(s.value, at)
-        held = None if s.predicate is None else old.value(s.predicate, at).poly
+        place, value = old.value(s.index, at).poly, old.value(s.value, at)
         wanted = value.poly if value.open else old.closed(value).poly
+        held = None if s.predicate is None else old.value(s.predicate, at).poly
+        own = s.buffer in self.pairs.own
+        if not own and [t.buffer for t in others] != [s.buffer]:
+            raise Unproved("stores to other buffers")
         for t in others:
             if t.value.type.lanes != s.value.type.lanes or (t.predicate is None) != (held is None):
                 raise Unproved("stores of other lanes")
             self._same(terms, s, "an index", place, new.value(t.index, at).poly)
             if held is not None and t.predicate is not None:
                 self._same(terms, s, "a predicate", held, new.value(t.predicate, at).poly)
-            found = new.value(t.value, at)
-            if s.buffer not in self.pairs.own:
-                if t.buffer != s.buffer or len(others) != 1:
-                    raise Unproved("stores to other buffers")
-                self._same(terms, s, "the value", wanted, found.poly)
-                return
-            state[t.buffer, place.key] = found.poly
-        if s.buffer not in self.pairs.own:
-            raise Unproved("a store that is gone")
-        if not self._injective(terms, place, at):
-            raise Unproved("lanes of one cell")
-        load = Load(s.value.type, s.buffer, s.index)
-        self._same(terms, s, "the value", wanted, self._related(new, cell, load, place, at))
+            cells.state[t.buffer, place.key] = found = new.value(t.value, at).poly
+            if not own:
+                self._same(terms, s, "the value", wanted, found)
+        if own:
+            if not _injective(terms, place, at):
+                raise Unproved("lanes of one cell")
+            load = Load(s.value.type, s.buffer, s.index)
+            self._same(terms, s, "the value", wanted, self._related(new, cells, load, place, at))
 
-    def _related(
-        self, new: Meaning, cell: Callable[[str, bool, Poly], Poly], load: Load, index: Poly,
-        where: Digits,
-    ) -> Poly:  # fmt: skip
+    def _digits(self, meaning: Meaning, lanes: int, lane: int | None) -> Digits:
+        """Those of all lanes, or of the one, or of those with one phase."""
+        at = meaning.digit("lane", lanes)
+        if lane is None:
+            return at
+        if self.way == 3:
+            return (Digit(number(lane), lanes),)
+        return (Digit(number(lane), at[0].extent), *at[1:])
+
+    def _related(self, new: Meaning, cells: _Cells, load: Load, index: Poly, where: Digits) -> Poly:
         """A cell of the scope as it was, by those of the changed one."""
-        relations, whole = self.pairs.relations.get(load.buffer, []), load.type.is_integer
+        relations = self.pairs.relations.get(load.buffer, [])
         if not relations:
-            return cell(load.buffer, whole, index)
+            return cells.read(load, index, where)
         own = [r for r in relations if r.index == load.index]
         chosen = (own or relations)[0]
         digits = where if own else new.digit("any", chosen.index.type.lanes)
+
+        def there(e: Load, _index: Poly, _where: Digits) -> Poly:
+            return cells.read(e, index, where)
+
         inner = Meaning(
-            new.terms,
-            dict.fromkeys(new.cells, lambda e, _index, _where: cell(e.buffer, whole, index)),
-            {}, self.cuts, self.way > 0,
+            new.terms, dict.fromkeys(new.cells, there), {}, self.cuts, self.way > 0
         )  # fmt: skip
         return inner.value(chosen.value, digits).poly
 
@@ -320,23 +321,6 @@ class _Step:
                 raise OneByOne
             raise Refuted(f"{what} of `{s.buffer}`", found)
 
-    def _injective(self, terms: Terms, place: Poly, at: Digits) -> bool:
-        """Whether lanes are cells of their own: by strides that are larger than what is below."""
-        reach = 0
-        steps: list[tuple[int, int]] = []
-        for d in at:
-            if d.value.constant is not None:
-                return True
-            step, _ = terms.parts(place, d.value)
-            if not isinstance(step.constant, int) or step.constant == 0:
-                return False
-            steps.append((abs(step.constant), d.extent))
-        for step, extent in sorted(steps):
-            if step <= reach:
-                return False
-            reach += step * (extent - 1)
-        return True
-
     def one_value(self, relations: list[Relation]) -> None:
         """A cell has one value, whichever of the reads it is seen by."""
         if all(r.is_uniform for r in relations):
@@ -351,7 +335,7 @@ class _Step:
             try:
                 meaning = Meaning(terms, cuts=self.cuts)
                 at = meaning.digit("lane", only.index.type.lanes)
-                if not self._injective(terms, meaning.value(only.index, at).poly, at):
+                if not _injective(terms, meaning.value(only.index, at).poly, at):
                     raise Unproved("lanes of one cell")
                 return
             except LaneCut as cut:
@@ -359,6 +343,24 @@ class _Step:
             except OneByOne:
                 break
         raise Unproved("lanes that are nested in no one way")
+
+
+def _injective(terms: Terms, place: Poly, at: Digits) -> bool:
+    """Whether lanes are cells of their own: by strides that are larger than what is below."""
+    reach = 0
+    steps: list[tuple[int, int]] = []
+    for d in at:
+        if d.value.constant is not None:
+            return True
+        step, _ = terms.parts(place, d.value)
+        if not isinstance(step.constant, int) or step.constant == 0:
+            return False
+        steps.append((abs(step.constant), d.extent))
+    for step, extent in sorted(steps):
+        if step <= reach:
+            return False
+        reach += step * (extent - 1)
+    return True
 
 
 def _shape(e: Expr) -> object:

@@ -102,9 +102,7 @@ class Terms:
         self._numbers: dict[Atom, int] = {}
         self._shown: dict[int, Value] = {}
 
-    def atom(
-        self, kind: str, *args: Any, whole: bool = True, within: Range | None = None
-    ) -> Poly:
+    def atom(self, kind: str, *args: Any, whole: bool = True, within: Range | None = None) -> Poly:
         made = Atom(kind, args, whole, within)
         if made not in self._numbers:
             self._numbers[made] = len(self.atoms)
@@ -177,6 +175,11 @@ class Terms:
                 return None, None
             low, high = low + ends[0], high + ends[1]
         return low, high
+
+    def whole_range(self, p: Poly) -> Range | None:
+        """The same of an integer, if both are known."""
+        low, high = self.range_of(p)
+        return (low, high) if isinstance(low, int) and isinstance(high, int) else None
 
     def divided(self, a: Poly, by: int) -> Poly:
         """Rounded down, by a positive number."""

@@ -26,9 +26,6 @@ class Digit:
 
 Digits = tuple[Digit, ...]
 """The lane's, innermost first."""
-Exact = frozenset[Type | Number]
-"""Types and numbers of which a float is one."""
-_SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53, "bfloat16": 8}
 
 
 @dataclass(frozen=True)

@@ -223,7 +223,7 @@ PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
 FUNCTIONS = (
     "softmax", "rms_norm", "gaussian_blur", "filter_2d", "unsharp_mask", "use", "save",
 )  # fmt: skip
-OUR_OWN = ("begun_with", "explained")  # what other rooms call, and users do not
+OUR_OWN = ("lowered_in", "explained")  # what other rooms call, and users do not
 
 
 def interface() -> str:

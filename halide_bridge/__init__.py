@@ -39,8 +39,9 @@ from halide_bridge.memory import (
     teams,
 )
 from halide_bridge.precision import split_product
-from halide_bridge.schedules.auto import Schedule, autoschedule
+from halide_bridge.schedules.auto import autoschedule
 from halide_bridge.schedules.recorder import funcs
+from halide_bridge.schedules.trials import Schedule
 from halide_bridge.tuning import tune
 from selector.runtime.classes import SizeClass
 

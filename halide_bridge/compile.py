@@ -62,7 +62,7 @@ def compile(  # noqa: A001 - the public name
         raise ScheduleError(f"schedule is 'auto' or nothing, not {schedule!r}")
     seconds = time.perf_counter() - start
     kernel = selector.compile(module, target=target, strict=strict, **options)
-    kernel.begun_with("lower", seconds)
+    kernel.lowered_in(seconds)
     taken = {s.func for s in kernel.report.statements if not s.miss}
     asked = frozenset(options.get("instructions") or ())
     outputs = output_funcs(output, "")

@@ -102,7 +102,7 @@ class Programs:
         seconds, text = time.perf_counter() - start, str(module)
         if text not in self._made_of:
             kernel = selector.compile(module, target=self._target, **self._options)
-            kernel.begun_with("lower", seconds)
+            kernel.lowered_in(seconds)
             kernel.report = _with(kernel.report, precisions)
             self._made_of[text] = kernel
         return self._made_of[text], depends

@@ -41,8 +41,19 @@ def canonical_index(e: Expr, lanes: int = 0) -> Expr:
 
 
 def _is_plain(e: Expr) -> bool:
-    """One ramp or broadcast of scalars."""
-    return isinstance(e, Ramp) and e.base.type.lanes == 1
+    """One ramp of scalars, or ramps of constant strides none of which continues another."""
+    if isinstance(e, Ramp) and e.base.type.lanes == 1:
+        return True
+    outer = 0
+    while isinstance(e, Ramp):
+        match e.stride:
+            case IntImm(stride) | Broadcast(IntImm(stride)) if stride and e.count > 1:
+                if stride * e.count == outer:
+                    return False
+                outer, e = stride, e.base
+            case _:
+                return False
+    return e.type.lanes == 1
 
 
 def _divides(e: Expr) -> bool:

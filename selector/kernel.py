@@ -23,7 +23,6 @@ from selector.runtime.execute import Executable
 from selector.runtime.graph import LaunchGraph
 from selector.runtime.interpret import interpret_plan
 from selector.runtime.plan import Plan
-from selector.runtime.text_size import funcs_of
 from selector.targets import Target, find_target
 
 if TYPE_CHECKING:
@@ -146,11 +145,11 @@ class Kernel:
         """
         return dict(self._clock.seconds)
 
-    def begun_with(self, stage: str, seconds: float) -> None:
-        """Say what was done before, and how long it took."""
+    def lowered_in(self, seconds: float) -> None:
+        """Say how long it took to lower what it is made of."""
         known = dict(self._clock.seconds)
         self._clock.seconds.clear()
-        self._clock.seconds.update({stage: seconds, **known})
+        self._clock.seconds.update({"lower": seconds, **known})
 
     def cubin(self) -> bytes:
         """Machine code for the kernel's target; compiled at the first call, without a GPU.
@@ -167,6 +166,7 @@ class Kernel:
         if found is not None:
             return found
         from selector.runtime import nvrtc
+        from selector.runtime.text_size import funcs_of
 
         start = time.perf_counter()
         code = nvrtc.compile_to_cubin(
@@ -196,10 +196,10 @@ class Kernel:
                 hint="leave it out for what this CPU has",
             )
         self._check_trust()
-        from selector.runtime import cpu_compile
+        from selector.runtime import cpu_builds, cpu_compile
 
-        wanted = cpu_compile.wanted_build(self.source, tiles)
-        found = cpu_compile.choose(self._artifact.libraries, wanted)
+        wanted = cpu_builds.wanted_build(self.source, tiles)
+        found = cpu_builds.choose(self._artifact.libraries, wanted)
         if found is not None:
             return found.code
         start = time.perf_counter()
@@ -278,7 +278,7 @@ class Kernel:
         if self.target.family == "cuda":
             self.cubin()
         else:
-            from selector.runtime.cpu_compile import uses_tiles
+            from selector.runtime.cpu_builds import uses_tiles
 
             if uses_tiles(self.source):
                 self.library("hardware")

@@ -65,8 +65,8 @@ SIMULATED = pytest.mark.verified(
     "tests/gpu/corpus_case.py",
 )  # fmt: skip
 IN_C = pytest.mark.verified(
-    *_INTERPRETER, "selector/runtime/cpu.py", "selector/runtime/cpu_compile.py",
-    "tests/cpu/c_programs.py", "tests/robustness",
+    *_INTERPRETER, "selector/runtime/cpu.py", "selector/runtime/cpu_builds.py",
+    "selector/runtime/cpu_compile.py", "tests/cpu/c_programs.py", "tests/robustness",
 )  # fmt: skip
 SOUND = pytest.mark.verified(
     "rules", "selector/ir", "selector/intrinsics", "selector/operands", "selector/eqsat",

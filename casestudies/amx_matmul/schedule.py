@@ -24,7 +24,7 @@ import halide as hl
 import halide_bridge as hb
 from casestudies.amx_matmul.algorithm import Product
 from casestudies.amx_matmul.problem import SCHEDULES
-from selector.diagnostics import UserError
+from casestudies.common.case import check_schedule
 
 BLOCKS = hl.Var("nb"), hl.Var("mb")  # loops over blocks of C: columns, rows
 LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
@@ -53,8 +53,7 @@ def parallel(p: Any, tiles: Tiles) -> hl.Func:
 
 def schedule(p: Product, name: str = "reference", tiles: Tiles = Tiles()) -> hl.Func:
     """The output, scheduled as one of ``SCHEDULES``."""
-    if name not in SCHEDULES:
-        raise UserError(f"no schedule {name!r}", hint=f"schedules: {', '.join(SCHEDULES)}")
+    check_schedule(name, *SCHEDULES)
     if name.endswith("pipelined"):
         hb.pipeline_stages(p.mm, 2)
         name = name.removesuffix("pipelined").rstrip("_")

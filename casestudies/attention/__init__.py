@@ -8,7 +8,7 @@ from typing import Any
 from casestudies.attention.bench import PEERS
 from casestudies.attention.problem import BENCHMARK, SCORES, SMALL, Problem
 from casestudies.attention.reference import reference
-from casestudies.common.case import Arrays, Case, Option, given, positive, size_of
+from casestudies.common.case import Arrays, Case, Option, check_schedule, given, positive, size_of
 from casestudies.common.data import random_inputs
 from selector.diagnostics import UserError
 from selector.families.attention import Tiling
@@ -20,13 +20,14 @@ NARROW = Tiling(keys=COLUMNS)  # where shared memory does not hold runs of as ma
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (mma), ``narrow`` (the same with less shared
+    """The pipeline's output, scheduled as ``tensor`` (``mma``), ``narrow`` (with less shared
     memory), ``wgmma`` (sm_90a), ``cuda`` or ``plain`` (Halide's default, for the CPU).
     """
     from casestudies.attention.algorithm import attend, plain
     from casestudies.attention.schedule import tensor
     from casestudies.attention.scores import variant
 
+    check_schedule(schedule, "tensor", "mma", "narrow", "wgmma", "cuda", "plain")
     if schedule == "cuda":
         from casestudies.attention.stock import cuda
 

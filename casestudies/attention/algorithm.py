@@ -40,6 +40,29 @@ class Variant:
     factor: float = 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys of a softmax: of ``length`` those that query ``m`` has, in part number ``p``."""
+
+    length: hl.Expr
+    m: hl.Var
+    p: hl.Var
+    causal: bool
+    part: int
+    window: int
+
+    def place(self, n: hl.Expr) -> hl.Expr:
+        """Of a key among all."""
+        return n + self.p * self.part if self.part else n
+
+    def seen(self, n: hl.Expr, value: hl.Expr) -> hl.Expr:
+        """The score of a key, the lowest of one that does not count."""
+        n = self.place(n)
+        counts = (n < self.length) & (n <= self.m) if self.causal else n < self.length
+        counts = counts & (n > self.m - self.window) if self.window else counts
+        return hl.select(counts, value, hl.f32(LOWEST))
+
+
 def attend(
     depth: int,
     *,
@@ -70,48 +93,20 @@ def attend(
     f = {name: hl.Func(name) for name in names.split()}
     scores = tuple(hl.Func(f"scores_{name}") for name in ("peak", "total", "mixed"))
 
-    def place(n: hl.Expr) -> hl.Expr:
-        """Of a key among all."""
-        return n + p * part if part else n
-
+    keys = _Keys(length, m, p, causal=causal, part=part, window=window)
     for padded, source in (("keys", key), ("values", value)):
         inside = source[d, hl.min(n, length - 1), h]
         f[padded][d, n, h] = hl.select(n < length, inside, hl.cast(operand, 0))
     for func in scores:
-        k = hl.RDom([(0, depth)], f"k_{func.name()}")
-        func[n, m, *heads] = hl.f32(0.0)
-        func[n, m, *heads] += hl.f32(query[k.x, m, h]) * hl.f32(f["keys"][k.x, place(n), shared])
+        own = f["keys"], keys.place(n), shared
+        _define_scores(func, (n, m, *heads), depth, query, own)
         if variant is not None:
             scaled = func[n, m, *heads] * hl.f32(factor)
-            func[n, m, *heads] = variant.score(scaled, place(n), m, h)
+            func[n, m, *heads] = variant.score(scaled, keys.place(n), m, h)
 
-    def seen(n: hl.Expr, value: hl.Expr) -> hl.Expr:
-        n = place(n)
-        counts = (n < length) & (n <= m) if causal else n < length
-        counts = counts & (n > m - window) if window else counts
-        return hl.select(counts, value, hl.f32(LOWEST))
-
-    def exponent(func: hl.Func, n: hl.Expr) -> hl.Expr:
-        """The score of a key, in the logarithm of base 2."""
-        rest = factor if variant is None else variant.factor
-        return func[n, m, *heads] * hl.f32(math.log2(math.e) * rest)
-
-    def weight(func: hl.Func, n: hl.Expr) -> hl.Expr:
-        """Exactly 0 for a key that does not count."""
-        return hl.pow(hl.f32(2), seen(n, exponent(func, n) - f["peak"][m, *heads]))
-
-    peak, total = f["peak"][m, *heads], f["total"][m, *heads]
-    f["peak"][m, *heads] = hl.f32(LOWEST)
-    f["peak"][m, *heads] = hl.max(peak, seen(r.x, exponent(scores[0], r.x)))
-    f["total"][m, *heads] = hl.f32(0.0)
-    f["total"][m, *heads] += weight(scores[1], r.x)
-    f["weight"][n, m, *heads] = hl.cast(operand, weight(scores[2], n))
-    f["mixed"][d, m, *heads] = hl.f32(0.0)
-    value_of = hl.f32(f["values"][d, place(r.x), shared])
-    f["mixed"][d, m, *heads] += hl.f32(f["weight"][r.x, m, *heads]) * value_of
-    quotient = f["mixed"][d, m, *heads] * (hl.f32(1) / total)
-    found = [quotient, size_of(quotient, peak, total)]
-    f["output"][d, m, *heads] = hl.Tuple(found) if part else hl.cast(result, quotient)
+    rest = factor if variant is None else variant.factor
+    mean, size = _define_sums(f, scores, keys, (m, *heads), shared, r.x, rest, operand)
+    f["output"][d, m, *heads] = hl.Tuple([mean, size]) if part else hl.cast(result, mean)
     matrices = tuple((m, scores, 1) for m in variant.matrices) if variant else ()
     return Attention(
         scores=scores,
@@ -124,6 +119,56 @@ def attend(
         joining=joined(f["output"], (length + part - 1) // part, result) if part else None,
         **f,
     )
+
+
+def _define_scores(
+    scores: hl.Func,
+    at: tuple[hl.Var, ...],
+    depth: int,
+    query: hl.ImageParam,
+    key: tuple[hl.Func, hl.Expr, hl.Expr],
+) -> None:
+    """Products of queries and keys; ``key``: of which, its number and its head."""
+    keys, n, shared = key
+    k = hl.RDom([(0, depth)], f"k_{scores.name()}")
+    scores[at] = hl.f32(0.0)
+    scores[at] += hl.f32(query[k.x, at[1], at[2]]) * hl.f32(keys[k.x, n, shared])
+
+
+def _define_sums(
+    f: dict[str, hl.Func],
+    scores: tuple[hl.Func, ...],
+    keys: _Keys,
+    at: tuple[hl.Var, ...],
+    shared: hl.Expr,
+    key: hl.Expr,
+    factor: float,
+    operand: hl.Type,
+) -> tuple[hl.Expr, hl.Expr]:
+    """The sums over all keys, a ``key`` of them, for the query and the heads ``at``: the weighted
+    mean, and the logarithm of what the weights add up to.
+    """
+    n, d = hl.Var("n"), hl.Var("d")
+
+    def exponent(func: hl.Func, n: hl.Expr) -> hl.Expr:
+        """The score of a key, in the logarithm of base 2."""
+        return func[n, *at] * hl.f32(math.log2(math.e) * factor)
+
+    def weight(func: hl.Func, n: hl.Expr) -> hl.Expr:
+        """Exactly 0 for a key that does not count."""
+        return hl.pow(hl.f32(2), keys.seen(n, exponent(func, n) - f["peak"][at]))
+
+    peak, total = f["peak"][at], f["total"][at]
+    f["peak"][at] = hl.f32(LOWEST)
+    f["peak"][at] = hl.max(peak, keys.seen(key, exponent(scores[0], key)))
+    f["total"][at] = hl.f32(0.0)
+    f["total"][at] += weight(scores[1], key)
+    f["weight"][n, *at] = hl.cast(operand, weight(scores[2], n))
+    f["mixed"][d, *at] = hl.f32(0.0)
+    value = hl.f32(f["values"][d, keys.place(key), shared])
+    f["mixed"][d, *at] += hl.f32(f["weight"][key, *at]) * value
+    mean = f["mixed"][d, *at] * (hl.f32(1) / total)
+    return mean, size_of(mean, peak, total)
 
 
 def size_of(mean: hl.Expr, peak: hl.Expr, total: hl.Expr) -> hl.Expr:

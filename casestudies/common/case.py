@@ -228,6 +228,12 @@ def given(options: Mapping[str, Any], *names: str, **usual: Any) -> dict[str, An
     return usual | {name: value for name, value in said.items() if value is not None}
 
 
+def check_schedule(schedule: str, *known: str) -> None:
+    """``UserError`` for a name that is none of a case's schedules."""
+    if schedule not in known:
+        raise UserError(f"no schedule {schedule!r}", hint=f"schedules: {', '.join(known)}")
+
+
 def check_operands(schedule: str, element: str, other: str) -> None:
     """``UserError`` where a schedule has no arithmetic for operands; ``other`` is the option for
     those that AMX has.

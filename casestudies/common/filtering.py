@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 from casestudies.common.boundary import VALID, before, check, suffix
-from casestudies.common.case import ArraySpec, Tunable, given, picture_size
+from casestudies.common.case import ArraySpec, Tunable, check_schedule, given, picture_size
 from selector.diagnostics import UserError
 from selector.families.windows import Axis, Shape, Tiling, ranked
 from selector.families.windows.limits import why_not
@@ -212,6 +212,7 @@ def scheduled(p: Any, problem: Filtering, schedule: str, threads: Any = None) ->
     """
     from casestudies.common import amx, filters
 
+    check_schedule(schedule, "mma", "wgmma", "cuda", "amx", "plain")
     match schedule:
         case "amx":
             return amx.amx(p)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option, positive, size_of
+from casestudies.common.case import Case, Option, check_schedule, positive, size_of
 from casestudies.conv_layer.bench import PEERS
 from casestudies.conv_layer.problem import BENCHMARK, SMALL, TILINGS, Problem
 from casestudies.conv_layer.reference import reference
@@ -32,6 +32,7 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.common.automatic import scheduled
     from casestudies.conv_layer.schedule import cuda
 
+    check_schedule(schedule, "mma", "cuda", "plain")
     pipeline = funcs(problem)
     if schedule == "mma":
         return scheduled(pipeline.output, (*problem.inputs, problem.output), "sm_80")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.common.case import Case, Option, given, picture_size
+from casestudies.common.case import Case, Option, check_schedule, given, picture_size
 from casestudies.dct_denoise.bench import PEERS
 from casestudies.dct_denoise.pictures import PICTURES, random_inputs
 from casestudies.dct_denoise.problem import BENCHMARK, SMALL, Problem
@@ -27,6 +27,7 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.dct_denoise import schedule as schedules
     from casestudies.dct_denoise.algorithm import denoise
 
+    check_schedule(schedule, "cuda", "cuda-fast", "plain")
     if schedule == "cuda-fast":
         return fast.cuda(fast.denoise(), problem)
     pipeline = denoise()

@@ -11,6 +11,7 @@ from casestudies.common.case import (
     Option,
     Tunable,
     check_operands,
+    check_schedule,
     given,
     positive,
     product_size,
@@ -24,7 +25,7 @@ from selector.targets import Target
 
 
 def build(problem: Problem, schedule: str) -> Any:
-    """The pipeline's output, scheduled as ``tensor`` (mma), ``narrow`` (the same with less shared
+    """The pipeline's output, scheduled as ``tensor`` (``mma``), ``narrow`` (with less shared
     memory), ``wgmma`` (sm_90a), ``tcgen05`` (sm_100a), ``cuda``, ``amx`` or ``plain`` (Halide's
     default, for the CPU).
     """
@@ -32,6 +33,8 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.gemm.algorithm import multiply
     from casestudies.gemm.tiles import groups_for, tensor_groups_for, warps_for
 
+    known = "tensor", "mma", "narrow", "wgmma", "tcgen05", "cuda", "amx", "plain"
+    check_schedule(schedule, *known)
     check_operands(schedule, problem.operand, "--types bf16-f32 or s8-s32")
     if problem.batch > 1 and schedule in ("amx", "cuda"):
         raise UserError(f"the schedule `{schedule}` of gemm is for one pair of matrices")

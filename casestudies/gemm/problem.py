@@ -7,9 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from casestudies.common.case import ELEMENT_BYTES, ArraySpec, check_known
-from casestudies.gemm.tiles import groups_for, is_large, is_tall, usual_groups
+from casestudies.gemm.tiles import TARGET, groups_for
 from selector.diagnostics import UserError
-from selector.families.contraction import Shape
+from selector.families.contraction import Shape, usual
+from selector.families.contraction.usual import is_large, is_tall
+from selector.machine import machine_for
 
 USUAL = ("f16-f32", "f16-f16", "bf16-f32", "bf16-bf16", "s8-s32")
 TYPES = (*USUAL, "u8s8-s32", "s8-s8", "u8s8-s8")
@@ -78,11 +80,11 @@ class Problem:
     def program(self) -> str:
         """Named by the tiles where they are not the usual ones."""
         shape = self.shape
-        found = groups_for(shape)
-        if found != usual_groups(shape):
+        found, machine = groups_for(shape), machine_for(TARGET)
+        if found != usual(shape, machine):
             return f"gemm-{self.variant}-{found.label}"
         copied = f"-copied{found.copied}" if found.copied else ""
-        size = "-tall" if is_tall(shape) else "-large" if is_large(shape) else ""
+        size = "-tall" if is_tall(shape, machine) else "-large" if is_large(shape) else ""
         return f"gemm-{self.variant}{copied}{size}"
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.common.case import Arrays, Case, Option, Sounds, given, size_of
+from casestudies.common.case import Arrays, Case, Option, Sounds, check_schedule, given, size_of
 from casestudies.recursive_filter.bench import PEERS
 from casestudies.recursive_filter.problem import BENCHMARK, SMALL, Problem
 from casestudies.recursive_filter.reference import reference
@@ -24,6 +24,7 @@ def build(problem: Problem, schedule: str) -> Any:
     """The pipeline's output, scheduled as ``cuda`` or ``plain`` (Halide's default, for the CPU)."""
     from casestudies.recursive_filter import schedule as schedules
 
+    check_schedule(schedule, "cuda", "plain")
     return schedules.cuda(problem) if schedule == "cuda" else defined(problem)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from casestudies.common.case import Arrays, Case, Option, Pictures, picture_size
+from casestudies.common.case import Arrays, Case, Option, Pictures, check_schedule, picture_size
 from casestudies.common.images import fit
 from casestudies.resample.bench import PEERS
 from casestudies.resample.problem import BENCHMARK, GROUP, SMALL, Problem
@@ -21,6 +21,7 @@ def build(problem: Problem, schedule: str) -> Any:
     from casestudies.resample import schedule as schedules
     from casestudies.resample.algorithm import resample
 
+    check_schedule(schedule, "tensor", "cuda", "cuda-direct", "plain")
     if schedule == "cuda-direct":
         return schedules.cuda(resample(1), problem)
     if schedule == "tensor":

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 STAGES = ("lower", "saturate", "select", "emit", "nvrtc")
+LIMIT = 1.5  # seconds that a program of the case studies may take
+LISTED = 6  # of those that take longest
 
 
 def amx(data: dict[str, Any]) -> str:
@@ -55,22 +57,22 @@ def compile_time(data: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def compile_cases(data: dict[str, Any], limit: float = 1.5, listed: int = 6) -> str:
+def compile_cases(data: dict[str, Any]) -> str:
     """How long the programs of the case studies take, and the longest by stage, in milliseconds."""
     stages = ("lower", "verify", "select", "emit", "nvrtc")
     rows = sorted(data["rows"], key=lambda row: row["seconds"], reverse=True)
-    late = [row for row in rows if row["seconds"] >= limit]
+    late = [row for row in rows if row["seconds"] >= LIMIT]
     middle = rows[len(rows) // 2]["seconds"]
     lines = [
         f"Of the {len(rows)} programs of the benchmarks and of the small sizes "
-        f"{'all' if not late else len(rows) - len(late)} take less than {limit} s of the "
+        f"{'all' if not late else len(rows) - len(late)} take less than {LIMIT} s of the "
         f"processor from Func to machine code, half of them less than {middle:.2f} s; the "
         "longest, in milliseconds:",
         "",
         f"| program | {' | '.join(stages)} | all |",
         f"|---|{'---:|' * (len(stages) + 1)}",
     ]
-    for row in rows[:listed]:
+    for row in rows[:LISTED]:
         times = " | ".join(_digits(1e3 * row[stage]) for stage in stages)
         lines.append(f"| {row['program']} | {times} | {1e3 * row['seconds']:.0f} |")
     return "\n".join(lines)

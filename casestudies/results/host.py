@@ -1,35 +1,19 @@
 """What calls cost the host: the table of the page on calls.
 
-``host_time.json`` is what ``python -m casestudies host-time --out`` writes, unchanged. While there
-is no such file the page says so.
+``host_time.json`` is what ``python -m casestudies host-time --out`` writes, unchanged.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).resolve().parent / "host_time.json"
-COMMANDS = """```
-python tests/gpu/build_artifacts.py --no-stock                              # where Halide is
-python -m casestudies host-time --out casestudies/results/host_time.json    # where the GPU is
-python -m casestudies.results.render
-```"""
 WAYS = ("CuPy, out=", "CuPy", "torch, out=", "torch")
 VERSIONS = ("driver", "CuPy", "torch", "triton")
 
 
-def read(path: Path = FILE) -> dict[str, Any] | None:
-    """The data of the run; None if there was none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def render(data: dict[str, Any] | None) -> str:
+def render(data: dict[str, Any]) -> str:
     """A row for each way to call kernels of one launch, of several, and for others' launchers."""
-    if data is None:
-        return f"No run of it is in the repository yet. To make one:\n\n{COMMANDS}"
     versions = ", ".join(f"{name} {data[name]}" for name in VERSIONS if name in data)
     lines = [
         f"Measured {data['date']} on one {data['device']} ({versions}), {data['launcher']} "

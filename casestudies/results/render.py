@@ -186,15 +186,15 @@ def sections() -> dict[Path, dict[str, str]]:
             "compile cases": cpu.compile_cases(read("compile_cases.json")),
         },
         DOCS / "howto" / "amx.md": {"amx": cpu.amx(read("amx.json"))},
-        DOCS / "results" / "sweep.md": {"sweep": sweep.render(sweep.read())},
-        DOCS / "howto" / "call.md": {"host time": host.render(host.read())},
+        DOCS / "results" / "sweep.md": {"sweep": sweep.render(read("sweep.json"))},
+        DOCS / "howto" / "call.md": {"host time": host.render(read("host_time.json"))},
         DOCS / "results" / "paper.md": {"paper": paper.render(data)},
         DOCS / "results" / "sums.md": {
             "sums": sums.words(read("sums.json")),
             "tf32": sums.tf32(read("tf32.json")),
             "float8": sums.float8(read("float8.json")),
         },
-        DOCS / "tutorial.md": {"tutorial": tutorial.render(tutorial.read())},
+        DOCS / "tutorial.md": {"tutorial": tutorial.render(read("tutorial.json"))},
     }
 
 
@@ -228,9 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         data = read()
         plots.draw(results_of(data), str(data["device"]), HERE)
         plots.overview(results_of(data), f"{data['device']}, {data['date']}", HERE)
-        swept = sweep.read()
-        if swept is not None:
-            sweep.draw(swept, HERE)
+        sweep.draw(read("sweep.json"), HERE)
     return 0
 
 

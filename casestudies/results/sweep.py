@@ -1,11 +1,9 @@
 """The page of the public sweep: what each row reached beside the best library, and why others have
 no kernel. ``sweep.json`` is the file that ``python -m casestudies sweep run`` writes, unchanged.
-While there is none the page says so.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -13,16 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from casestudies.measuring.record import OURS
-from casestudies.results.jobs import HERE, digits
+from casestudies.results.jobs import digits
 from casestudies.results.swept import Measured, families, measured
 from casestudies.sweep.folder import Entry, sweep_of
 
-FILE = HERE / "sweep.json"
-COMMANDS = """```
-python -m casestudies sweep build artifacts/sweep                  # where Halide is
-python -m casestudies sweep run artifacts/sweep --results casestudies/results/sweep.json   # there
-python -m casestudies.results.render --plot
-```"""
 HEAD = (
     "row",
     "limit us",
@@ -37,15 +29,8 @@ HEAD = (
 )
 
 
-def read(path: Path = FILE) -> dict[str, Any] | None:
-    """The data of the run; None if there was none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def render(data: dict[str, Any] | None) -> str:
+def render(data: dict[str, Any]) -> str:
     """The summary, a table for each family, and what has no kernel or went wrong."""
-    if data is None:
-        return f"No run of it is in the repository yet. To make one:\n\n{COMMANDS}"
     rows = measured(data)
     lines = [*_runs(data), ""]
     lines += [*_summary(data, rows), "", *_failed(data)]

@@ -6,13 +6,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from casestudies.results.jobs import digits
 
-FILE = Path(__file__).resolve().parent / "tutorial.json"
 STEPS = {
     "step1": "a thread for each pixel, CUDA cores",
     "step2": "256 outputs of a warp in accumulators",
@@ -31,15 +28,8 @@ python -m casestudies.results.render
 ```"""
 
 
-def read(path: Path = FILE) -> dict[str, Any] | None:
-    """The data of the run; None if there was none."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def render(data: dict[str, Any] | None) -> str:
+def render(data: dict[str, Any]) -> str:
     """A row for each step: microseconds, how many times as fast as the first, and the error."""
-    if data is None:
-        return f"No run of them is in the repository yet. To make one:\n\n{COMMANDS}"
     rows = {r["contender"]: r for r in data["rows"] if r["passed"] and r["timing"]}
     lines = [
         f"Measured {data['date']} on one {data['device']}: medians of CUDA graph replays, each "

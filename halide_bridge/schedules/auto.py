@@ -8,17 +8,13 @@ kernel of its own. What is to go to a tensor unit is tried on a copy before.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
-from io import StringIO
 from typing import Any
 
 from halide_bridge import memory
-from halide_bridge.checks import halide_errors, in_words, is_pipeline, output_funcs
-from halide_bridge.lowering import lower_copy
+from halide_bridge.checks import is_pipeline, output_funcs
 from halide_bridge.memory import apart
 from halide_bridge.names import plain
 from halide_bridge.native import native
@@ -32,46 +28,25 @@ from halide_bridge.schedules.factors import (
     set_zero_points,
 )
 from halide_bridge.schedules.made import chains
-from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.apart import why_apart
 from halide_bridge.schedules.recognise.attention import online_of
-from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
-from halide_bridge.schedules.wanted import Wanted, wanted_of
-from selector.dataclass import dataclass
-from selector.diagnostics import PerformanceWarning, ScheduleError, UserError
+from halide_bridge.schedules.trials import Schedule, Source, Trials, applied
+from halide_bridge.schedules.wanted import wanted_of
+from selector.diagnostics import ScheduleError
 from selector.families.bands import worth
 from selector.ir.module import Module
-from selector.ir.nodes import Allocate, For, ForKind, IntImm
-from selector.ir.remarks import Promise
-from selector.ir.traverse import walk_stmt
 from selector.machine import machine_for
 from selector.targets import Target
 
 CLUSTERS = 90  # what GPUs can that have clusters
-_GRID = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD)
 _scheduled: dict[str, str] = {}  # outputs, by Halide's name, and where that was
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """What ``autoschedule`` has applied.
-
-    ``source``: Python that does the same to ``output``, the same pipeline built anew. ``report``:
-    what each Func became, in the order in which they are computed.
-    """
-
-    source: str
-    report: str
-
-    def __str__(self) -> str:
-        return self.source
 
 
 def autoschedule(
@@ -102,9 +77,10 @@ def autoschedule(
     location = memory.caller_location()
     outputs = output_funcs(output, location)
     _refuse_scheduled(outputs, location)
-    wanted = wanted_of(target, instructions, location, tilings)
-    plan, first = _plan(outputs, wanted, sizes, location)
-    schedule = _applied(outputs, plan)
+    source = Source(outputs, {}, None, None, None, location)
+    trials = Trials(source, wanted_of(target, instructions, location, tilings))
+    plan, first = _plan(trials, sizes)
+    schedule = applied(outputs, plan)
     _scheduled.update((func.name(), location) for func in outputs)
     return replace(schedule, source=first + schedule.source)
 
@@ -122,32 +98,10 @@ def lower_auto(
     precision of Funcs. ``some``: of the ``sizes``, those that the pipeline has.
     """
     with apart(source.said):
-        outputs = native().copy(source.outputs)
-        wanted = wanted_of(target, instructions, source.location)
-        plan, _ = _plan(outputs, wanted, sizes, source.location, some)
-        module = lower_copy(
-            outputs,
-            lambda copies: _applied(copies, plan),
-            target=target,
-            name=source.name,
-            inputs=source.inputs,
-            pipeline=source.pipeline,
-        )
-    return module, plan.known.depends_on(), plan.precisions
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A plain pipeline as it was: copies of its ``outputs``, what was ``said`` of its Funcs, and
-    the requirements of the ``pipeline``, if it is one.
-    """
-
-    outputs: list[Any]
-    said: Mapping[str, memory.Directives]
-    pipeline: Any
-    name: str | None
-    inputs: Sequence[object] | None
-    location: str
+        copy = replace(source, outputs=native().copy(source.outputs))
+        trials = Trials(copy, wanted_of(target, instructions, source.location))
+        plan, _ = _plan(trials, sizes, some)
+        return trials.lowered(plan), plan.known.depends_on(), plan.precisions
 
 
 def source_of(output: Any, name: str | None, inputs: Sequence[object] | None) -> Source:
@@ -170,21 +124,13 @@ def _refuse_scheduled(outputs: Sequence[Any], location: str) -> None:
             )
 
 
-def _applied(outputs: list[Any], plan: Plan) -> Schedule:
-    program = read_program(outputs)
-    scheduling = Scheduling(program, place(program, plan.stored), plan)
-    scheduling.run()
-    return Schedule(scheduling.script.source, scheduling.report)
-
-
-def _plan(
-    outputs: list[Any], wanted: Wanted, sizes: Sizes | None, location: str, some: bool = False
-) -> tuple[Plan, str]:
+def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan, str]:
     """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
     copy; and Python for the parts of them that are Funcs from now on.
     """
+    outputs, wanted = trials.source.outputs, trials.wanted
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
-    known = guess(program, sizes, location, some)
+    known = guess(program, sizes, trials.source.location, some)
     lines: list[str] = []
     stored, precisions = set[str](), dict[str, str]()
     zero_points = partial(set_zero_points, known=known)
@@ -198,19 +144,19 @@ def _plan(
     said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
     plan = Plan({}, {}, known, machine, precisions=said)
     plan = plan.storing(m.label for m in program if m.name in stored)
-    return _taken(outputs, program, plan, wanted), "\n".join(lines)
+    return _taken(trials, program, plan), "\n".join(lines)
 
 
-def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
+def _taken(trials: Trials, program: Program, plan: Plan) -> Plan:
     """The plan with what the compiler takes."""
     known = plan.known
     plan = plan.storing(m.label for m in program if is_search(m, known))
     for member in program:
-        plan = _attending(member, outputs, program, plan, wanted)
+        plan = _attending(member, trials, program, plan)
     taken = {name for found, _ in plan.online.values() for name in found.inside}
-    plan = _told(outputs, program, plan, wanted)
+    plan = _told(trials, program, plan)
     for member in program:
-        given = member.fixed or member.name in taken or member.label in wanted.tilings
+        given = member.fixed or member.name in taken or member.label in trials.wanted.tilings
         found = "" if given else sum_of(member, program, known, plan.machine)
         if isinstance(found, str):
             if found:
@@ -220,64 +166,65 @@ def _taken(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> 
         asked = program, known, plan.machine
         for form, tiling in ((f, t) for f in forms(found) for t in candidates(f, *asked)):
             more = plan.having(member.label, form, tiling)
-            miss = _why_not(outputs, more, wanted)
+            miss = trials.why_not(more)
             if not miss:
                 plan = more
                 break
             why = why or miss
         else:
             plan = plan.without(member.label, why or "it has no schedule for this target")
-    plan = _made(outputs, program, plan, wanted)
-    plan = _banded(outputs, program, plan, wanted)
+    plan = _made(trials, program, plan)
+    plan = _banded(trials, program, plan)
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
-    plan = _kept(outputs, plan, some, wanted.target) if some else plan
-    return _spread(outputs, program, plan, wanted)
+    plan = _kept(trials, plan, some) if some else plan
+    return _spread(trials, program, plan)
 
 
-def _told(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
+def _told(trials: Trials, program: Program, plan: Plan) -> Plan:
     """The plan with the tilings that were given. ``ScheduleError`` for one that cannot be."""
     members = {m.label: m for m in program}
-    for label, tiling in wanted.tilings.items():
+    for label, tiling in trials.wanted.tilings.items():
         found: Any = "there is no such Func"
         if label in members:
             found = form_of(tiling, members[label], program, plan.known, plan.machine)
         if not isinstance(found, str):
             plan = plan.having(label, found, tiling)
-            found = _why_not(outputs, plan, wanted)
+            found = trials.why_not(plan)
         if isinstance(found, str) and (found or label not in plan.tensor):
             raise ScheduleError(
                 f"`{label}` cannot have the tiling {tiling.label}",
                 why=found or "it is no sum of the tiling's family",
                 hint="leave it out of `tilings`, and the machine model chooses",
-                where=wanted.location,
+                where=trials.wanted.location,
             )
     return plan
 
 
-def _spread(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
+def _spread(trials: Trials, program: Program, plan: Plan) -> Plan:
     """The plan with clusters of blocks for long rows, if there are such and the compiler takes
     them.
     """
     long = any(n > MOST * ELEMENTS for n in plan.known.known.values())
-    if not long or wanted.target.capability < CLUSTERS or not any(m.reduction for m in program):
+    has_clusters = trials.wanted.target.capability >= CLUSTERS
+    if not long or not has_clusters or not any(m.reduction for m in program):
         return plan
     more = plan.spreading()
-    return plan if _why_not(outputs, more, wanted) else more
+    return plan if trials.why_not(more) else more
 
 
-def _made(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
+def _made(trials: Trials, program: Program, plan: Plan) -> Plan:
     """The plan with filters whose blocks make what they read, each in one chain at most."""
-    done = {*wanted.tilings}
+    done = {*trials.wanted.tilings}
     for chain in chains(program, plan):
         names = {chain.last, *chain.before}
         if not done & names:
             more = plan.making(chain.last, chain.tiling, chain.before, chain.boxes)
-            if not _why_not(outputs, more, wanted):
+            if not trials.why_not(more):
                 plan, done = more, done | names
     return plan
 
 
-def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) -> Plan:
+def _banded(trials: Trials, program: Program, plan: Plan) -> Plan:
     """The plan with the resamplings that the compiler takes on a tensor unit: of large images, and
     of what those become.
     """
@@ -291,15 +238,13 @@ def _banded(outputs: list[Any], program: Program, plan: Plan, wanted: Wanted) ->
         image = is_argument(source, program) and worth(extents)
         if image or found.source in done:
             more = plan.banding(program.members[found.func].label)
-            if not _why_not(outputs, more, wanted):
+            if not trials.why_not(more):
                 plan = more
                 done.add(member.name)
     return plan
 
 
-def _attending(
-    member: Member, outputs: list[Any], program: Program, plan: Plan, wanted: Wanted
-) -> Plan:
+def _attending(member: Member, trials: Trials, program: Program, plan: Plan) -> Plan:
     """The plan with the attention whose second product a Func is, if the compiler takes it."""
     found = online_of(member, program)
     if found is None:
@@ -307,7 +252,7 @@ def _attending(
     why = ""
     for tiling in online.candidates(found, program, plan.known, plan.machine):
         more = plan.attending(found, tiling)
-        miss = _why_not(outputs, more, wanted)
+        miss = trials.why_not(more)
         if not miss:
             return more
         why = why or miss
@@ -315,52 +260,15 @@ def _attending(
     return plan.in_loops(member.label, why_apart(member, program, why))
 
 
-def _why_not(outputs: list[Any], plan: Plan, wanted: Wanted) -> str:
-    """Why the compiler does not take a plan; empty if it does."""
-    import selector
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PerformanceWarning)
-            module = _lowered(outputs, plan, wanted.target)
-            selector.compile(module, target=wanted.target.name, instructions=wanted.instructions)
-    except UserError as error:
-        return error.why or error.what
-    except halide_errors() as error:  # a directive that does not fit this pipeline
-        return f"Halide refuses its schedule: {in_words(str(error))}"
-    return ""
-
-
-def _kept(outputs: list[Any], plan: Plan, some: list[str], target: Target) -> Plan:
+def _kept(trials: Trials, plan: Plan, some: list[str]) -> Plan:
     """The plan, but for sums of ``some`` terms: Halide may take those for more than there are, and
     so what they read, which a schedule has to bound. Where nobody knows that its bounds hold, there
     are none.
     """
     last = plan.setting_apart(some)
-    known = _promises(outputs, last, target)
+    known = trials.promises(last)
     for found in (plan, plan.unstaging(some)):
-        asked = _promises(outputs, found, target)
+        asked = trials.promises(found)
         if asked is not None and asked <= (known or frozenset()):
             return found
     return last
-
-
-def _promises(outputs: list[Any], plan: Plan, target: Target) -> frozenset[Promise] | None:
-    """What has to hold at a call of a plan; None if it cannot, or where memory of a kernel is as
-    large as the call says.
-    """
-    try:
-        with redirect_stdout(StringIO()):  # where Halide warns of what cannot hold
-            module = _lowered(outputs, plan, target)
-    except UserError:
-        return None
-    kernels = (s for s in walk_stmt(module.body) if isinstance(s, For) and s.kind in _GRID)
-    memory = (s for kernel in kernels for s in walk_stmt(kernel) if isinstance(s, Allocate))
-    fixed = all(isinstance(extent, IntImm) for s in memory for extent in s.extents)
-    return frozenset(module.promises) if fixed else None
-
-
-def _lowered(outputs: list[Any], plan: Plan, target: Target) -> Module:
-    return lower_copy(
-        outputs, lambda copies: _applied(copies, plan), target=target, name=None, inputs=None
-    )

@@ -45,6 +45,7 @@ from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.transforms import by_transforms, transforms_of
 from halide_bridge.schedules.transposed import by_tiles, tiles_of
 from halide_bridge.schedules.windows import Made, Windows, schedule_windows
+from halide_bridge.schedules.words import where_to, why_not
 from selector.families import layers, transforms, windows
 from selector.ir.nodes import Var
 
@@ -108,40 +109,12 @@ class Scheduling:
                 text = f", {self._kernel(member).text}"
             if is_argument(member, self.program):
                 continue
-            self._lines.append(f"{member.label}: {self._where(member)}{text}")
-            if member.label in self.plan.misses:
-                why = self.plan.misses[member.label]
-                self._lines.append(f"  not on a tensor unit: {why}")
-            if member.label in self.plan.loops:
-                self._lines.append(f"  not one loop over keys: {self.plan.loops[member.label]}")
+            self._lines.append(f"{member.label}: {where_to(member, where, self.plan)}{text}")
+            self._lines += why_not(member, self.plan)
 
     @property
     def report(self) -> str:
         return "\n".join(self._lines)
-
-    def _where(self, member: Member) -> str:
-        where = self.placement.places[member.name]
-        for found, tiled in self.plan.online.values():
-            if member.name in (found.scores, found.mixed):
-                unit = "wgmma" if tiled.groups else "mma"
-                run = f"{tiled.block} queries a block, {tiled.keys} keys at a time"
-                return f"on tensor units by {unit}, {run}"
-            if member.name in (found.peak, found.total, found.weight):
-                return "in the loop over keys that the product is in"
-        if member.label in self.plan.banded:
-            return "on tensor units by mma, the weights of a group of results as a band"
-        if member.label not in self.plan.tensor:
-            return where.value
-        tiling = self.plan.tensor[member.label][1]
-        if isinstance(tiling, transforms.Tiling):
-            return f"transforms on tensor units by mma, tiles of {tiling.width} x {tiling.height}"
-        unit = "wgmma" if tiling.unit == "group" else "mma"
-        if isinstance(tiling, layers.Tiling):
-            box = " x ".join(map(str, tiling.block))
-            return f"a layer on tensor units by {unit}, tiles of {box} pixels x {tiling.n} filters"
-        if isinstance(tiling, windows.Tiling):
-            return f"windows on tensor units by {unit}, tiles of {tiling.width} x {tiling.height}"
-        return f"on tensor units by {unit}, tiles of {tiling.m} x {tiling.n} x {tiling.k}"
 
     def _func(self, member: Member) -> Recorded:
         return self.script.func(member.label, member.handle)

@@ -36,8 +36,8 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 HALVES = ("float16", "bfloat16")
 
 
-def unsupported(what: str, why: str = "") -> ScheduleError:
-    return ScheduleError(what, why=why or what)
+def unsupported(what: str) -> ScheduleError:
+    return ScheduleError(what, why=what)
 
 
 def computed(dtype: str) -> Any:

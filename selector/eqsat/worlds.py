@@ -109,10 +109,9 @@ class Worlds:
     telling: Callable[[str], bool]
     engine: Engine = field(default_factory=lambda: Engine("", rules=()))
     order: dict[str, int] = field(default_factory=dict[str, int])
-    _texts: dict[str, str] = field(default_factory=dict[str, str])
     stopped: int = 0
+    _forms: dict[str, Form] = field(default_factory=dict[str, Form])
     _tagged: frozenset[str] = frozenset()
-    _loaded: set[str] = field(default_factory=set[str])
     _places: dict[str, int] = field(default_factory=dict[str, int])
     _tables: dict[str, int] = field(default_factory=dict[str, int])
     _ways: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -131,9 +130,7 @@ class Worlds:
         for rule in rules:
             name = _option(rule, ":name").strip('"')
             self.order[name] = len(self.order)
-            self._texts[name] = shown(self._guarded(rule, name))
-            when = rule[rule.index(":when") + 1] if ":when" in rule else ()
-            self._ways[name] = self._in_tables((rule[1], when)), self._in_tables(rule[2])
+            self._forms[name] = rule
 
     def _in_tables(self, form: Form) -> int:
         """The tables of which a form has rows, as bits."""
@@ -177,9 +174,13 @@ class Worlds:
 
     def load(self, names: frozenset[str]) -> None:
         """Make rules of these files known."""
-        for name in sorted((names & self.order.keys()) - self._loaded, key=self.order.__getitem__):
-            self.engine.run(self._texts[name])
-            self._loaded.add(name)
+        for name in sorted(
+            (names & self.order.keys()) - self._ways.keys(), key=self.order.__getitem__
+        ):
+            rule = self._forms[name]
+            when = rule[rule.index(":when") + 1] if ":when" in rule else ()
+            self._ways[name] = self._in_tables((rule[1], when)), self._in_tables(rule[2])
+            self.engine.run(shown(self._guarded(rule, name)))
             if self.telling(name):
                 part, bit = divmod(len(self._places), _BITS)
                 self._places[name] = len(self._places)
@@ -255,7 +256,7 @@ class Worlds:
         """Whether there may be rows in the goal's tables, by which tables each rule reads and
         writes. Most rules that are needed are the only ones that write some table, which takes no
         search."""
-        waiting = [self._ways[r] for r in self._loaded if r in rules or not self.telling(r)]
+        waiting = [w for r, w in self._ways.items() if r in rules or not self.telling(r)]
         while goal & ~given:
             writes = [way[1] for way in waiting if not way[0] & ~given]
             waiting = [way for way in waiting if way[0] & ~given]

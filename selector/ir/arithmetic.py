@@ -84,8 +84,11 @@ def binary(op: BinaryOp, a: Array, b: Array, t: Type) -> Array:
 
 def _divide(quotient: bool, a: Array, b: Array) -> Array:
     divisor = np.where(b == 0, b.dtype.type(1), b)
-    remainder = np.mod(a, np.abs(divisor))
-    result = (a - remainder) // divisor if quotient else remainder
+    remainder = np.mod(a, divisor)  # of the divisor's sign, while Halide's is never negative
+    other = remainder < 0
+    with np.errstate(over="ignore"):  # of the least value by -1, which stays what it is
+        quotients = a // divisor + other
+    result = quotients if quotient else np.where(other, remainder - divisor, remainder)
     return np.where(b == 0, result.dtype.type(0), result)
 
 

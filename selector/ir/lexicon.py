@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
 from selector.ir.nodes import FloatImm, Location, Memory, ReduceOp
 from selector.ir.types import Kind, Type
@@ -37,6 +38,7 @@ _RESERVED = STATEMENTS | SPECIAL_FLOATS | {"true", "false"}
 _CALLS = (_FUNCTIONS - {"reinterpret"}) | SHUFFLES | DROPPED_CALLS | REDUCE.keys()
 
 
+@lru_cache(maxsize=4096)
 def quote(name: str) -> str:
     """A name as the text form writes it."""
     plain = PLAIN_NAME.fullmatch(name) and name not in _RESERVED and not TYPE.fullmatch(name)

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from selector.dataclass import dataclass
+from selector.ir.known import keep
 from selector.ir.lexicon import quote, quote_string
 from selector.ir.nodes import BufferParam, ScalarParam, Stmt
 from selector.ir.printer import Printer
 from selector.ir.remarks import Everywhere, GridDirective, Origin, Promise, Requirement
 
 
+class _Printed:
+    """A slot for the text, of which caches ask again and again."""
+
+    __slots__ = ("known_text",)
+
+    known_text: str
+
+
 @dataclass(frozen=True, slots=True)
-class Module:
+class Module(_Printed):
     """A pipeline: its parameters in calling order, its body, and what messages and checks need."""
 
     name: str
@@ -29,13 +38,20 @@ class Module:
 
     def __str__(self) -> str:
         """The text form, header and body, with a final newline; reads back without help."""
-        printer = Printer(
-            {b.name: b.type.element for b in self.buffers}, {s.name: s.type for s in self.scalars}
-        )
-        lines = [*_header(self, printer), "body {"]
-        printer.stmt(self.body, " ", lines)
-        lines.append("}")
-        return "\n".join(lines) + "\n"
+        if not hasattr(self, "known_text"):
+            keep(self, "known_text", _text(self))
+        return self.known_text
+
+
+def _text(module: Module) -> str:
+    printer = Printer(
+        {b.name: b.type.element for b in module.buffers},
+        {s.name: s.type for s in module.scalars},
+    )
+    lines = [*_header(module, printer), "body {"]
+    printer.stmt(module.body, " ", lines)
+    lines.append("}")
+    return "\n".join(lines) + "\n"
 
 
 def _exactly(e: Everywhere | None, printer: Printer) -> str:

@@ -87,10 +87,13 @@ class Printer:
         self, buffers: Mapping[str, Type] | None, variables: Mapping[str, Type] | None
     ) -> None:
         self.buffers, self.variables = buffers, variables
+        self._printed: dict[int, tuple[Expr, str]] = {}  # by identity: programs share nodes
 
     def with_variable(self, name: str, t: Type) -> Printer:
         known = self.variables
-        return self if known is None else Printer(self.buffers, {**known, name: t})
+        if known is None or known.get(name, INT32) == t:
+            return self
+        return Printer(self.buffers, {**known, name: t})
 
     def with_buffer(self, name: str, t: Type) -> Printer:
         known = self.buffers
@@ -110,6 +113,12 @@ class Printer:
         return ", ".join(str(p) if isinstance(p, int) else self.expr(p) for p in parts)
 
     def expr(self, e: Expr) -> str:
+        found = self._printed.get(id(e))
+        if found is None:
+            found = self._printed[id(e)] = e, self._node(e)
+        return found[1]
+
+    def _node(self, e: Expr) -> str:
         match e:
             case IntImm(v, t):
                 return str(v) if t == INT32 else f"({t}){v}"

@@ -36,7 +36,7 @@ from typing import Any
 
 from selector.dataclass import dataclass
 from selector.diagnostics import ArtifactError, UserError
-from selector.runtime.cpu_compile import Build, Library
+from selector.runtime.cpu_builds import Build, Library
 from selector.runtime.members import MOST_BYTES, pack, parse_json, unpack
 from selector.runtime.plan import Plan
 from selector.runtime.plan_json import plan_from_json, plan_to_json

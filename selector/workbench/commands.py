@@ -19,83 +19,122 @@ if TYPE_CHECKING:
 Command = Callable[[argparse.Namespace], int]
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Give the ``rules`` parser its commands."""
-    commands = parser.add_subparsers(
-        required=True,
-        metavar="check | watch | lsp | test | list | explain | coverage | soundness | prove "
-        "| infer | trace | graph",
-    )
+class _Commands:
+    """Those of ``rules``."""
 
-    def command(
-        name: str, run: Command, about: str, what: str = "", data: bool = True
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._all = parser.add_subparsers(
+            required=True,
+            metavar="check | watch | lsp | test | list | explain | coverage | soundness | prove "
+            "| infer | trace | graph",
+        )
+
+    def add(
+        self, name: str, run: Command, about: str, what: str = "", data: bool = True
     ) -> argparse.ArgumentParser:
         """A command; ``about`` it in the list of all, ``what`` it does in its own help, and whether
         it can say so as data."""
-        made = commands.add_parser(name, help=about, description=what or about)
+        made = self._all.add_parser(name, help=about, description=what or about)
         if data:
             made.add_argument("--json", action="store_true", help="as data")
         made.set_defaults(command=run)
         return made
 
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Give the ``rules`` parser its commands."""
+    commands = _Commands(parser)
+    for add in (_add_checks, _add_laws, _add_trials, _add_proofs, _add_programs):
+        add(commands)
+
+
+def _add_checks(commands: _Commands) -> None:
+    """For while rules are written."""
     more = "the standard ones, or FILEs"
-    check = command("check", run_check, "check rules and tests", f"check rules and tests: {more}")
+    about = "check rules and tests"
+    check = commands.add("check", run_check, about, f"{about}: {more}")
     check.add_argument("files", nargs="*", metavar="FILE", help="rules or tests, told by content")
     check.add_argument("--alone", action="store_true", help="without the standard rules")
     about = "check rules and tests each time one is saved"
-    watched = command("watch", run_watch, about, data=False)
+    watched = commands.add("watch", run_watch, about, data=False)
     about = "rules or tests; without, those of the package"
     watched.add_argument("files", nargs="*", metavar="FILE", help=about)
     about = "a language server for editors, on standard input and output"
-    command("lsp", run_lsp, about, data=False).add_argument(
+    commands.add("lsp", run_lsp, about, data=False).add_argument(
         "--stdio", action="store_true", help="as editors say it; there is nothing else"
     )
-    test = command("test", run_test, "run the tests of rules")
+    test = commands.add("test", run_test, "run the tests of rules")
     test.add_argument("files", nargs="*", metavar="FILE", help="tests; without, those of the rules")
     _add_pattern(test)
     for tested in (check, test):
         tested.add_argument("--target", action="append", default=[], help="instructions of it")
         tested.add_argument("--instructions", help="families or names, with commas")
-    listing = command("list", run_list, "name every rule: ruleset, place, law")
+    _add_rules(test)
+
+
+def _add_laws(commands: _Commands) -> None:
+    """What rules say."""
+    listing = commands.add("list", run_list, "name every rule: ruleset, place, law")
     _add_pattern(listing)
-    explained = command("explain", run_explain, "a law by examples: loops, and small memory")
+    _add_rules(listing)
+    about = "a law by examples: loops, and small memory"
+    explained = commands.add("explain", run_explain, about)
     explained.add_argument("name", metavar="RULE", help="its name, as `list` has it")
-    for ruled in (test, listing, explained):
-        _add_rules(ruled)
-    covered = command(
+    _add_rules(explained)
+
+
+def _add_trials(commands: _Commands) -> None:
+    """What rules do in many programs."""
+    covered = commands.add(
         "coverage", run_coverage, "which rules fired, and which never",
         "which rules fired in the tests and in programs, which never",
     )  # fmt: skip
-    what = "those that come with the rules"
-    covered.add_argument("programs", nargs="*", metavar="PROGRAM.vir", help=f"without, {what}")
-    covered.add_argument("--no-tests", action="store_true", help="count programs only")
-    covered.add_argument("--require-all", action="store_true", help="exit 1 if a rule never fired")
-    sound = command(
+    sound = commands.add(
         "soundness", run_soundness, "compare all terms with the interpreter",
         "compare every term of a class on random memory",
     )  # fmt: skip
-    what = "all tests and programs we have"
-    sound.add_argument("programs", nargs="*", metavar="PROGRAM.vir", help=f"without, {what}")
-    proved = command("prove", run_prove, "prove rules for every size (needs z3-solver)")
+    programs = (
+        (covered, "those that come with the rules"),
+        (sound, "all tests and programs we have"),
+    )
+    for one, what in programs:
+        one.add_argument("programs", nargs="*", metavar="PROGRAM.vir", help=f"without, {what}")
+    covered.add_argument("--no-tests", action="store_true", help="count programs only")
+    covered.add_argument("--require-all", action="store_true", help="exit 1 if a rule never fired")
+    for one in (covered, sound):
+        _add_selection(one)
+
+
+def _add_proofs(commands: _Commands) -> None:
+    """What holds for every size."""
+    proved = commands.add("prove", run_prove, "prove rules for every size (needs z3-solver)")
     about = "look for sizes and values that break what is not proved"
     proved.add_argument("--refute", action="store_true", help=about)
     _add_pattern(proved)
     _add_rules(proved)
-    _add_infer(command("infer", run_infer, "equalities that the rules miss (needs z3-solver)"))
-    traced = command("trace", run_trace, "which rules led a program to its instructions")
-    drawn = command(
-        "graph", run_graph, "draw the e-graph of a program (.svg, .dot)",
-        "draw the e-graph of a program",
-    )  # fmt: skip
+    about = "equalities that the rules miss (needs z3-solver)"
+    _add_infer(commands.add("infer", run_infer, about))
+
+
+def _add_programs(commands: _Commands) -> None:
+    """What rules do in one program."""
+    about = "which rules led a program to its instructions"
+    traced = commands.add("trace", run_trace, about)
+    about = "draw the e-graph of a program"
+    drawn = commands.add("graph", run_graph, f"{about} (.svg, .dot)", about)
     for one in (traced, drawn):
         what = "a program in the text form, - for input"
         one.add_argument("program", metavar="PROGRAM.vir", help=what)
     _add_drawing(drawn)
-    for selecting in (covered, sound, traced, drawn):
-        about = "by default amx or sm_80, by the program's memory"
-        selecting.add_argument("--target", help=about)
-        selecting.add_argument("--instructions", help="families or names, with commas")
-        _add_rules(selecting)
+    for one in (traced, drawn):
+        _add_selection(one)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    about = "by default amx or sm_80, by the program's memory"
+    parser.add_argument("--target", help=about)
+    parser.add_argument("--instructions", help="families or names, with commas")
+    _add_rules(parser)
 
 
 def _add_infer(parser: argparse.ArgumentParser) -> None:

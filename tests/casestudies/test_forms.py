@@ -15,6 +15,7 @@ import halide_bridge as hb
 from casestudies.attention import CASE as ATTENTION
 from casestudies.attention.problem import Problem as Attention
 from casestudies.common.data import case_inputs, decoded, poisoned, relative_error
+from casestudies.common.registry import NAMES, find_case
 from casestudies.conv_layer import CASE as CONV_LAYER
 from casestudies.conv_layer.problem import Problem as Layer
 from casestudies.gemm import CASE as GEMM
@@ -142,3 +143,11 @@ def test_what_is_no_problem_is_said(make: Any, message: str) -> None:
 def test_what_a_schedule_does_not_know_is_refused(case: Any, problem: Any, schedule: str) -> None:
     with pytest.raises(UserError):
         case.build(problem, schedule)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_no_schedule_is_refused_with_those_there_are(name: str) -> None:
+    case = find_case(name)
+    with pytest.raises(UserError, match="no schedule 'nothing'") as error:
+        case.build(case.small[0], "nothing")
+    assert all(word in error.value.hint for word in case.schedules if word.startswith("cuda"))

@@ -17,11 +17,14 @@ from casestudies.gemm import CASE
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.problem import Problem
 from casestudies.gemm.schedule import tensor
-from casestudies.gemm.tiles import is_large, is_tall, usual_groups
 from selector.diagnostics import ScheduleError, SelectionError
-from selector.families.contraction import Tiling, worth_copying
+from selector.families.contraction import Tiling, usual, worth_copying
+from selector.families.contraction.usual import is_large, is_tall
+from selector.machine import machine_for
 from selector.runtime.nvrtc import resource_usage, sass
 from selector.runtime.plan import MapArgument
+
+H200 = machine_for("sm_90a")
 
 TYPES = ("f16-f32", "f16-f16", "bf16-f32")
 LARGE = (2048, 2048, 64)
@@ -58,7 +61,7 @@ def test_machine_code(types: str, size: tuple[int, int, int]) -> None:
     ARRIVE and a DEPBAR around each if it could not keep the accumulators in flight."""
     problem = Problem(*size, types)
     product = multiply(problem.types, problem.layout, problem.epilogue)
-    kernel = hb.compile(tensor(product, usual_groups(problem.shape)), target="sm_90a")
+    kernel = hb.compile(tensor(product, usual(problem.shape, H200)), target="sm_90a")
     columns = 256 if is_large(problem.shape) else 128
     found = counts(kernel, "HGMMA", "UTMALDG", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "UTMASTG")
     panels = columns // 64  # of B, asked for ahead of the loop; and in it, by two blocks
@@ -167,10 +170,10 @@ def test_copies_ahead_of_the_product(types: str, layout: str, copied: str) -> No
 
 def test_tiles_that_take_fewer_rounds() -> None:
     """32 x 17 blocks of 128 x 256 are five rounds on 132 multiprocessors, 16 x 33 are four."""
-    assert is_tall(Problem(4095, 4097, 4093).shape)
-    assert not any(is_tall(Problem(n, n, 64).shape) for n in (1024, 2048, 4096, 8192))
-    assert not is_tall(Problem(4097, 4095, 4093).shape)
-    assert usual_groups(Problem(4095, 4097, 64).shape).m == 256
+    assert is_tall(Problem(4095, 4097, 4093).shape, H200)
+    assert not any(is_tall(Problem(n, n, 64).shape, H200) for n in (1024, 2048, 4096, 8192))
+    assert not is_tall(Problem(4097, 4095, 4093).shape, H200)
+    assert usual(Problem(4095, 4097, 64).shape, H200).m == 256
 
 
 def test_what_is_worth_a_copy() -> None:
@@ -189,7 +192,7 @@ def test_an_epilogue_stays_in_registers() -> None:
     """Results leave by the copy engine; what is added comes from memory, once for a column."""
     problem = Problem(128, 128, 64, epilogue="scale-bias-relu")
     product = multiply(problem.types, problem.layout, problem.epilogue)
-    kernel = hb.compile(tensor(product, usual_groups(problem.shape)), target="sm_90a")
+    kernel = hb.compile(tensor(product, usual(problem.shape, H200)), target="sm_90a")
     assert counts(kernel, "HGMMA", "UTMASTG") == (4, 4)
     assert not kernel.plan.intermediates
 

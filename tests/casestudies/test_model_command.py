@@ -19,7 +19,6 @@ import halide_bridge as hb
 from casestudies.cli import main
 from casestudies.common.registry import find_case
 from casestudies.gemm.problem import Problem
-from casestudies.gemm.tiles import usual_groups
 from casestudies.measuring.measure import Row
 from casestudies.measuring.model.build import build, candidates_of
 from casestudies.measuring.model.families import FAMILIES
@@ -29,7 +28,8 @@ from casestudies.measuring.model.plan import Candidate, Trial, read, write
 from casestudies.measuring.model.sizes import LEAST_MACS, MOST_MACS, SWEEP, drawn
 from casestudies.measuring.model.verdict import report, spearman, verdicts
 from selector.diagnostics import ArtifactError
-from selector.families.contraction import pick, ranked
+from selector.families.contraction import ranked, usual
+from selector.families.contraction.choice import best
 from selector.machine import machine_for
 from selector.tuning.timing import Timing
 
@@ -56,11 +56,11 @@ def test_candidates_are_the_best_and_others(problem: Problem) -> None:
     tilings = [t for _, t in found]
     assert len(tilings) == len(set(tilings)) <= 13
     assert [t for _, t in ranked(problem.shape, H200)][:5] == tilings[:5]
-    assert usual_groups(problem.shape) in tilings
+    assert usual(problem.shape, H200) in tilings
     times = [us for us, _ in found[:12]]
     assert times == sorted(times)
     assert times[-1] > 1.05 * times[4]
-    assert pick(problem.shape, H200) == tilings[0]
+    assert best(problem.shape, H200) == tilings[0]
 
 
 @pytest.mark.nvrtc

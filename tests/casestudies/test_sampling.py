@@ -130,7 +130,7 @@ def test_a_boundary_costs_no_instructions(case: str, problem: Any) -> None:
 
     def source(boundary: str) -> str:
         p = replace(problem, boundary=boundary)
-        return hb.compile(find_case(case).build(p, "tensor"), target="sm_90a").source
+        return hb.compile(find_case(case).build(p, "mma"), target="sm_90a").source
 
     valid = source("valid")
     assert "max(min(" not in valid.split("__global__")[1]

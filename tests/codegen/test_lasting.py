@@ -18,9 +18,9 @@ from casestudies.attention import build as attention
 from casestudies.attention.problem import Problem
 from casestudies.gemm.algorithm import multiply
 from casestudies.gemm.schedule import tensor
-from casestudies.gemm.tiles import SMALL
 from selector.diagnostics import ScheduleError
 from selector.families.contraction import Tiling
+from selector.families.contraction.usual import SMALL
 from selector.ir.nodes import Expr, IntImm
 from selector.runtime import nvrtc
 from selector.runtime.driver import Grid

@@ -27,7 +27,8 @@ from selector.gpu.codegen import placement, unwritten
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.warpgroups.core_bands import CoreBands
 from selector.gpu.codegen.warpgroups.part_products import PartBands
-from selector.intrinsics.unwritten import Contents, Marks
+from selector.intrinsics.regions import Marks
+from selector.intrinsics.unwritten import Contents
 from selector.ir.nodes import Allocate, IntImm
 
 PANELS: dict[str, Groups] = {

@@ -74,7 +74,7 @@ import time
 import halide_bridge as hb
 from casestudies.conv1d import CASE
 from casestudies.conv1d.problem import Problem
-hb.compile(CASE.build(Problem(4096, 4096, 256), "tensor"), target="sm_90a", cache=False)
+hb.compile(CASE.build(Problem(4096, 4096, 256), "mma"), target="sm_90a", cache=False)
 print(time.process_time())
 """
 

@@ -246,7 +246,7 @@ def test_code_for_the_cpu_is_not_run_unasked(
 
     with monkeypatch.context() as patch:
         patch.setattr("selector.runtime.cpu_compile.compile_library", never)
-        patch.setattr("selector.runtime.cpu_compile.choose", never)
+        patch.setattr("selector.runtime.cpu_builds.choose", never)
         data = path.read_bytes()
         for kernel in (
             selector.load(path),

@@ -22,10 +22,10 @@ from selector.api import Kernel
 from selector.diagnostics import ArgumentError, ArtifactError, InternalError, TargetError
 from selector.ir.parser import parse_module
 from selector.pipeline import Clock
-from selector.runtime import cpu_compile
+from selector.runtime import cpu_builds, cpu_compile
 from selector.runtime.artifact import Artifact, from_bytes, to_bytes
 from selector.runtime.cpu import CpuDriver
-from selector.runtime.cpu_compile import Build, Library
+from selector.runtime.cpu_builds import Build, Library
 
 TEXT = """module scale
 input I: float32 [(0, I.extent.0, 1), (0, I.extent.1, I.stride.1)]
@@ -236,7 +236,7 @@ def test_source_that_does_not_compile() -> None:
 def test_a_type_that_the_compiler_lacks() -> None:
     text = TEXT.replace("float32", "float16")
     source = selector.compile(parse_module(text), target="amx", cache=False).source
-    build = replace(cpu_compile.wanted_build(source), flags=("-std=gnu11", "-U__FLT16_MANT_DIG__"))
+    build = replace(cpu_builds.wanted_build(source), flags=("-std=gnu11", "-U__FLT16_MANT_DIG__"))
     text = said(TargetError, lambda: cpu_compile.compile_library(source, build))
     assert "cannot compile this kernel" in text
     assert "this compiler has no _Float16: use gcc 12 or clang 15" in text
@@ -314,7 +314,7 @@ def test_changed_machine_code() -> None:
 
 def test_machine_code_that_is_none() -> None:
     made = saved()
-    wanted = cpu_compile.wanted_build(made.plan.source)
+    wanted = cpu_builds.wanted_build(made.plan.source)
     library = Library(Build(wanted.tiles, wanted.flags, wanted.needs, "cc"), b"no machine code")
     other = Kernel(replace(made, libraries=(library,)), Clock(), None)
     text = said(ArtifactError, lambda: other(IMAGE, 2))

@@ -207,7 +207,8 @@ def text(e: Expression, names: Sequence[str], variables: Sequence[str] = ()) -> 
         case "look":
             return f"{rest[0]}[hl.clamp(hl.i32({of(rest[1])}), 0, {TABLE - 1})]"
         case "if":
-            return f"hl.select({', '.join(map(of, rest))})"
+            asked, one, other = map(of, rest)  # of two elements of Funcs, Halide would make a tuple
+            return f"hl.select({asked}, hl.cast({HALIDE[kind]}, {one}), {other})"
         case "compare":
             return f"({of(rest[1])} {rest[0]} {of(rest[2])})"
         case "min" | "max" | "absd":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from selector.intrinsics.unwritten import Reach, Runs, contents, places, reads_of, runs_of
+from selector.intrinsics.regions import Reach, Runs, places, runs_of
+from selector.intrinsics.unwritten import contents, reads_of
 from selector.intrinsics.windows import with_zeros
 from selector.ir.affine import to_affine
 from selector.ir.interpreter import interpret

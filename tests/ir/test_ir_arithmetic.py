@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ir_strategies import Maker
 
 from selector.diagnostics import EmitError, InternalError
+from selector.ir import arithmetic
 from selector.ir.affine import Affine, carries, carry, join_dims, split_by_strides, to_affine
 from selector.ir.interpreter import evaluate_expr, evaluate_scalar
 from selector.ir.lanes import lane
@@ -17,7 +18,7 @@ from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
 from selector.ir.simplify import simplify
 from selector.ir.traverse import substitute
-from selector.ir.types import FLOAT32, INT32
+from selector.ir.types import FLOAT32, INT8, INT32
 
 VARIABLES = ("x", "y", "s", "t")
 ENV = {"x": 5, "y": -3, "s": 7, "t": 0}
@@ -262,3 +263,14 @@ def test_nothing_is_carried_between_other_strides(strides: tuple[int | str, ...]
     )
     assert all((inner, outer) == (0, 1) for inner, outer, _ in carries(dims))
     assert len(carries(dims)) == (strides == (1, 64, 100))
+
+
+def test_quotients_and_remainders_of_all_bytes() -> None:
+    """Near the least value too, from which a remainder cannot be taken."""
+    a, b = (x.ravel() for x in np.meshgrid(*[np.arange(-128, 128)] * 2))
+    remainders = np.where(b == 0, 0, np.mod(a, np.maximum(abs(b), 1)))
+    quotients = np.where(b == 0, 0, (a - remainders) // np.where(b == 0, 1, b))
+    for op, expected in ((BinaryOp.DIV, quotients), (BinaryOp.MOD, remainders)):
+        found = arithmetic.binary(op, a.astype(np.int8), b.astype(np.int8), INT8)
+        assert found.dtype == np.int8
+        np.testing.assert_array_equal(found, expected.astype(np.int8))

@@ -53,7 +53,7 @@ def measure(taps: int, repeats: int = 5) -> dict[str, Any]:
     target, samples = find_target(TARGET), list[dict[str, float]]()
     rows = 0
     for repeat in range(repeats + 1):
-        output = CASE.build(Problem(4096, 4096, taps), "tensor")
+        output = CASE.build(Problem(4096, 4096, taps), "mma")
         module, lower = timed(lambda output=output: hb.lower(output, target=TARGET))
         rows, saturate = solved(module, target)
         selection, select_warm = timed(lambda module=module: select(module, target))

@@ -19,10 +19,10 @@ from clock import assert_quick
 
 import selector
 from selector.ir.parser import parse_module
-from selector.runtime import cpu_compile
+from selector.runtime import cpu_builds, cpu_compile
 from selector.runtime.artifact import from_bytes, to_bytes
 from selector.runtime.cpu import CpuDriver
-from selector.runtime.cpu_compile import Build, Library
+from selector.runtime.cpu_builds import Build, Library
 
 MATMUL = """module mm
 input A: bfloat16 [(0, 32, 1), (0, A.extent.1, A.stride.1)]
@@ -294,15 +294,15 @@ def test_hardware_is_used_where_it_is_and_may_be(monkeypatch: pytest.MonkeyPatch
         (True, False, "software"),
         (False, False, "software"),
     ):
-        monkeypatch.setattr(cpu_compile, "has_tiles", lambda has=has: has)
-        monkeypatch.setattr(cpu_compile, "cpu_features", lambda: features)
-        monkeypatch.setattr(cpu_compile, "tiles_permitted", lambda ok=permitted: ok)
-        build = cpu_compile.wanted_build(source)
+        monkeypatch.setattr(cpu_builds, "has_tiles", lambda has=has: has)
+        monkeypatch.setattr(cpu_builds, "cpu_features", lambda: features)
+        monkeypatch.setattr(cpu_builds, "tiles_permitted", lambda ok=permitted: ok)
+        build = cpu_builds.wanted_build(source)
         assert build.tiles == kind
         assert ("-DSELECTOR_SOFTWARE_TILES" in build.flags) == (kind == "software")
-        assert cpu_compile.wanted_build("int x;").tiles == "none"
+        assert cpu_builds.wanted_build("int x;").tiles == "none"
 
 
 def test_threads_are_asked_for_where_there_are_any() -> None:
-    assert "-fopenmp" in cpu_compile.wanted_build(matmul().source).flags
-    assert "-fopenmp" not in cpu_compile.wanted_build(scale().source).flags
+    assert "-fopenmp" in cpu_builds.wanted_build(matmul().source).flags
+    assert "-fopenmp" not in cpu_builds.wanted_build(scale().source).flags

@@ -17,7 +17,7 @@ from emulation import check
 from verified import EMULATED
 
 import halide_bridge as hb
-from halide_bridge.schedules import auto
+from halide_bridge.schedules import trials
 from selector.diagnostics import ScheduleError
 
 pytestmark = EMULATED
@@ -264,14 +264,14 @@ def test_a_layer_goes_to_a_tensor_unit_that_has_no_layers() -> None:
 
 def test_a_schedule_that_halide_refuses_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the report says what Halide said, as of any other schedule that is not taken."""
-    real = auto._applied  # pyright: ignore[reportPrivateUsage]
+    real = trials.applied
 
     def applied(outputs: list[Any], plan: Any) -> Any:
         if plan.tensor:
             outputs[0].split(hl.Var("nowhere"), hl.Var("outer"), hl.Var("inner"), 8)
         return real(outputs, plan)
 
-    monkeypatch.setattr(auto, "_applied", applied)
+    monkeypatch.setattr(trials, "applied", applied)
     report = hb.autoschedule(moved_and_scaled().output, target="sm_90a").report
     assert "not on a tensor unit: Halide refuses its schedule: " in report
     assert "nowhere" in report

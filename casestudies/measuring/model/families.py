@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from casestudies.gemm.tiles import usual_groups
 from casestudies.measuring.model import filters, sizes
 from selector.families import contraction, windows
 from selector.families.contraction.fitted import FITTED, Fitted
@@ -50,7 +49,7 @@ def _of_products(constants: Constants, machine: Machine) -> Foretelling:
 
 
 def _usual(shape: Any, machine: Machine) -> list[tuple[float, Any]]:
-    found = usual_groups(shape)
+    found = contraction.usual(shape, machine)
     if contraction.why_not(found, shape, find_target(machine.target)):
         return []
     return [(contraction.estimate(found, shape, machine).microseconds, found)]

@@ -98,11 +98,11 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
     sums = {r.name for r in member.stages[1].reduced}
     variables = sums | {*member.args}
     found, own = [], []
-    decoded = [t != t.stored for t in map(_source_type, pair)]
+    decoded = [t != t.stored for t in map(source_type, pair)]
     for factor, e in enumerate(pair):
         alone = decoded[factor] and not all(decoded)
         used = {v.name for v in walk_expr(e) if isinstance(v, Var)} & variables
-        if not used >= sums or not _is_multiplied(_source_type(e)):
+        if not used >= sums or not _is_multiplied(source_type(e)):
             return []
         own.append(used - sums)
         if alone or element(e) is None or isinstance(_read(e, member, program), str):
@@ -110,7 +110,7 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
     return found if own[0] - own[1] and own[1] - own[0] else []
 
 
-def _source_type(e: Expr) -> Type:
+def source_type(e: Expr) -> Type:
     """What a factor is cast from."""
     return (e.value if isinstance(e, Cast) else e).type
 
@@ -192,7 +192,7 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     """The type of a factor's elements, or why tensor units do not multiply it; ``halves``: bytes
     may be multiplied as f16, which has them all.
     """
-    access, kind = element(e), _source_type(e)
+    access, kind = element(e), source_type(e)
     if access is None:
         return "an operand is computed in the update"
     operand = program.members.get(access.func)

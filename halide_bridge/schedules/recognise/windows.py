@@ -12,6 +12,7 @@ from halide_bridge.schedules.recognise.products import (
     factors,
     may_start,
     multiplied,
+    source_type,
 )
 from halide_bridge.schedules.recognise.program import (
     Access,
@@ -25,7 +26,7 @@ from selector.dataclass import dataclass
 from selector.families.windows import Axis, Shape
 from selector.families.windows.tiling import LONGEST_BAND
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, IntImm, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT16, FLOAT32, Type
 
@@ -86,7 +87,7 @@ def window_of(member: Member, program: Program) -> Window | str:
     if image is None:
         return ""
     taps = pair[1] if image is pair[0] else pair[0]
-    halves = _element_type(taps) == FLOAT16 and image.type == FLOAT32
+    halves = source_type(taps) == FLOAT16 and image.type == FLOAT32
     kinds = [multiplied(e, member, program, halves) for e in (image, taps)]
     misses = [k for k in kinds if isinstance(k, str)]
     if misses:
@@ -142,10 +143,6 @@ def _read_by(reader: Member, member: Member) -> list[Access]:
         return []
     read = reader.accesses()
     return [a for a in read if a.func == member.name]
-
-
-def _element_type(factor: Expr) -> Type:
-    return (factor.value if isinstance(factor, Cast) else factor).type
 
 
 def _is_windowed(access: Access | None, member: Member, reduced: dict[str, Reduced]) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 from selector.families.contraction.cost import estimate, least
 from selector.families.contraction.limits import why_not
-from selector.families.contraction.space import copies, finished, space, tiles
+from selector.families.contraction.space import copies, finished, space, tiles, worth_copying
 from selector.families.contraction.tiling import Shape, Tiling
+from selector.families.contraction.usual import WORTH, usual
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
 from selector.targets import find_target
@@ -23,29 +25,47 @@ def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tiling]]:
 
 
 def pick(shape: Shape, machine: Machine) -> Tiling:
-    """The best of the space by the model. Tiles are looked at in the order of what their schedules
-    take at least, as long as that is less than the best schedule that was found.
+    """The usual tiling, or the best of the space by the model where that promises enough more. Of
+    bytes that lie across the sum it is the one for copies of them: the model has not been held
+    against the times of warps that read them as they lie.
     """
-    return _picked(shape, machine.name)
+    if shape.across and shape.batch == 1:
+        lying = pick(replace(shape, along_a=True, along_b=True), machine)
+        return replace(lying, copied=worth_copying(shape))
+    known = usual(shape, machine)
+    if why_not(known, shape, find_target(machine.target)):
+        return best(shape, machine)
+    below = WORTH * estimate(known, shape, machine).microseconds
+    return _best(shape, machine.name, below) or known
+
+
+def best(shape: Shape, machine: Machine) -> Tiling:
+    """The best of the space by the model."""
+    found = _best(shape, machine.name)
+    assert found is not None
+    return found
 
 
 @lru_cache(maxsize=4096)
-def _picked(shape: Shape, name: str) -> Tiling:
+def _best(shape: Shape, name: str, below: float = math.inf) -> Tiling | None:
+    """The best of those that take less than ``below`` microseconds. Tiles are looked at in the
+    order of what their schedules take at least, as long as that is less than the best schedule that
+    was found.
+    """
     machine = machine_named(name)
     assert machine is not None
     target = find_target(machine.target)
     every = list(tiles(shape, machine))
     bounded = ((least(t, c, shape, machine), i, c) for i, t in enumerate(every)
                for c in copies(t, shape))  # fmt: skip
-    best, found = math.inf, None
+    time, found = below, None
     for bound, i, copied in sorted(bounded):
-        if bound > best:
+        if bound > time:
             break
         for tiling in finished(every[i], copied, shape, machine):
             microseconds = estimate(tiling, shape, machine).microseconds
-            if microseconds < best and not why_not(tiling, shape, target):
-                best, found = microseconds, tiling
-    assert found is not None
+            if microseconds < time and not why_not(tiling, shape, target):
+                time, found = microseconds, tiling
     return found
 
 

@@ -9,6 +9,7 @@ many blocks a multiprocessor has at a time decides how much of that is hidden.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import gcd
 
 from selector.dataclass import dataclass
@@ -86,7 +87,7 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
         leaving = rounds * storing
     else:
         waiting += (rounds - 1) * fitted.again / together
-        last = _storing(t, shape, machine, fitted, together)
+        last = storing if together == 1 else _storing(t, shape, machine, fitted, together)
         storing = last + storing * (rounds - 1) / together
     if t.part:
         waiting += _adding(t, shape, machine, fitted)
@@ -175,14 +176,20 @@ def _shared(t: Tiling, shape: Shape, fitted: Fitted) -> float:
     """Times as long results take as their bytes: rows of C that begin anywhere lie across a line
     more.
     """
-    row = t.n * shape.result_bytes
-    grain = gcd(shape.n * shape.result_bytes, row, LINE)
     if shape.n <= t.n:  # rows follow each other
         return 1.0
+    more = _more_lines(t.n * shape.result_bytes, shape.n * shape.result_bytes)
+    return 1 + fitted.shared_lines * more
+
+
+@lru_cache
+def _more_lines(row: int, pitch: int) -> float:
+    """Lines that the rows of a tile touch, more than they have bytes for, as a share of these."""
+    grain = gcd(pitch, row, LINE)
     whole, rest = divmod(row, LINE)
     boxes = (LINE,) * whole + (rest,) * (rest > 0)
     lines = sum(1 + max(0, box - grain) / LINE for box in boxes)
-    return 1 + fitted.shared_lines * (LINE * lines / row - 1)
+    return LINE * lines / row - 1
 
 
 def _multiplying(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together: int) -> float:

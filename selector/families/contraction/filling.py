@@ -86,16 +86,19 @@ def asked_twice(
     for name, rows in zip("AB", operand_bytes(t, shape), strict=True):
         pitch, along = shape.row_bytes(name), shape.along(name)
         along = along or (name in copied and name in shape.across)
-        share = cluster if (name == "B") == (t.band > 0) else 1
-        row = min(run * shape.bytes if along else rows, LINE)
-        more = fitted.short_rows * (LINE / row - 1)
-        if name not in copied and pitch % LINE:
+        more = 0.0
+        row = run * shape.bytes if along else rows
+        if row < LINE:
+            more = fitted.short_rows * (LINE / row - 1)
+        if pitch % LINE and name not in copied:
             within = fitted.sectors_along if along else fitted.sectors
             more += within if pitch % SECTOR else fitted.lines
-        tile, extent = (t.m, shape.m) if name == "A" else (t.n, shape.n)
-        if not along and extent > tile and tile * shape.bytes % LINE:
-            more += fitted.parts_of_lines
-        found += rows / share * more
+        if not along:
+            tile, extent = (t.m, shape.m) if name == "A" else (t.n, shape.n)
+            if extent > tile and tile * shape.bytes % LINE:
+                more += fitted.parts_of_lines
+        if more:
+            found += more * rows / (cluster if (name == "B") == (t.band > 0) else 1)
     return found
 
 

@@ -17,7 +17,8 @@ from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import FALSE, both, equal, flag, given, masked, pointer
 from selector.gpu.ir.memory import Map
-from selector.intrinsics.unwritten import Marks, Reach, Scope
+from selector.intrinsics.regions import Marks, Reach
+from selector.intrinsics.unwritten import Scope
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import (

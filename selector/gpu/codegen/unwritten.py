@@ -35,18 +35,8 @@ from selector.gpu.codegen.warpgroups.window_code import (
 )
 from selector.gpu.codegen.warpgroups.windows import CHUNK
 from selector.gpu.ir.layouts import BYTE
-from selector.intrinsics.unwritten import (
-    Contents,
-    Event,
-    Filled,
-    Marks,
-    Ranges,
-    Reach,
-    Scope,
-    contents,
-    has_zeros,
-    zeros,
-)
+from selector.intrinsics.regions import Marks, Ranges, Reach, zeros
+from selector.intrinsics.unwritten import Contents, Event, Filled, Scope, contents, has_zeros
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Allocate, For, ForKind, IntImm, Load, Stmt, Store
 from selector.ir.printer import print_expr

@@ -20,7 +20,6 @@ from selector.gpu.passes.budget_registers import budget_registers
 from selector.gpu.passes.drain_stores import drain_stores
 from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
-from selector.gpu.passes.name_quotients import name_quotients
 from selector.gpu.passes.name_repeated import name_repeated
 from selector.gpu.passes.start_early import start_early
 
@@ -57,7 +56,6 @@ PASSES = (
     Pass("drain_stores", drain_stores),
     Pass("start_early", start_early, ("earlier", "last")),
     Pass("budget_registers", budget_registers, ("resident", "shared_memory")),
-    Pass("name_quotients", name_quotients),
     Pass("name_repeated", name_repeated),
     Pass("keep_used", keep_used),
     Pass("bound_waits", bound_waits, ("name", "shared_memory", "patience")),

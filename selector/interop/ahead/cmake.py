@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from selector.runtime.cpu_compile import FLAGS, PORTABLE, TILE_FLAGS
+from selector.runtime.cpu_builds import FLAGS, PORTABLE, TILE_FLAGS
 
 
 def cmake_lists(name: str, built: Mapping[str, str], threads: bool, gpu: bool, mark: str) -> str:

@@ -217,16 +217,6 @@ def _source(name: str, programs: Sequence[Program]) -> str:
     host = any(p.cubin is None for p in programs)
     declared, texts, rows = zip(*(program_text(i, p) for i, p in enumerate(programs)), strict=True)
     includes = ["runtime_launches.h"] * gpu + ["runtime_host.h"] * host
-    names = _parameter_names(name, plan)
-    inputs, numbers = len(arguments.inputs_of(plan)), len(plan.scalars)
-    tensors = ", ".join(names[:inputs] + names[inputs + numbers :])
-    scalars = ", ".join(f"Number::of({n})" for n in names[inputs : inputs + numbers])
-    on_gpu = "launcher.call(device.device_id, v, s, stream)"
-    on_host = "run_on_host(kernel, v, s)"
-    if not gpu:
-        on_gpu = f'(void)stream, fail(TENSOR_SELECTOR_ARGUMENT, "{name} runs on the CPU alone")'
-    if not host:
-        on_host = f'fail(TENSOR_SELECTOR_ARGUMENT, "{name} runs on GPUs alone")'
     includes_text = "\n".join(f'#include "{i}"' for i in includes)
     return f"""// {MARK}
 #include "{name}.h"
@@ -247,12 +237,35 @@ const Program programs[] = {{
 {chr(10).join("  " + row for row in rows)}
 }};
 
-const Kernel kernel = {{{quoted(name)}, fields, {len(plan.buffers)}, {inputs}, programs, \
-{len(programs)}}};
+const Kernel kernel = {{{quoted(name)}, fields, {len(plan.buffers)}, \
+{len(arguments.inputs_of(plan))}, programs, {len(programs)}}};
 {"Launcher launcher(kernel);" if gpu else ""}
 {_GUARDED}
 
-int tensor_selector_call(const DLTensor *const *tensors, const Number *s, void *stream) {{
+{_call(name, plan, gpu, host)}
+
+}}  // namespace
+
+{_entry(name, plan)}
+
+extern "C" const char *{name}_message(void) {{ return message.c_str(); }}
+
+extern "C" int {name}_release(void) {{
+  return guarded([] {{{" launcher.release(); " if gpu else ""}}});
+}}
+"""
+
+
+def _call(name: str, plan: Plan, gpu: bool, host: bool) -> str:
+    """What runs a kernel where its arrays are."""
+    on_gpu = "launcher.call(device.device_id, v, s, stream)"
+    on_host = "run_on_host(kernel, v, s)"
+    if not gpu:
+        on_gpu = f'(void)stream, fail(TENSOR_SELECTOR_ARGUMENT, "{name} runs on the CPU alone")'
+    if not host:
+        on_host = f'fail(TENSOR_SELECTOR_ARGUMENT, "{name} runs on GPUs alone")'
+    return f"""int tensor_selector_call(const DLTensor *const *tensors, const Number *s, \
+void *stream) {{
   return guarded([&] {{
     View v[{len(plan.buffers)}];
     for (int i = 0; i < kernel.arrays; ++i) v[i] = view_of(fields[i], tensors[i]);
@@ -262,22 +275,20 @@ int tensor_selector_call(const DLTensor *const *tensors, const Number *s, void *
     else
       {on_gpu};
   }});
-}}
+}}"""
 
-}}  // namespace
 
-extern "C" {_declaration(name, plan)} {{
+def _entry(name: str, plan: Plan) -> str:
+    """The function that users call."""
+    names = _parameter_names(name, plan)
+    inputs, numbers = len(arguments.inputs_of(plan)), len(plan.scalars)
+    tensors = ", ".join(names[:inputs] + names[inputs + numbers :])
+    scalars = ", ".join(f"Number::of({n})" for n in names[inputs : inputs + numbers])
+    return f"""extern "C" {_declaration(name, plan)} {{
   const DLTensor *const tensor_selector_arrays[] = {{{tensors}}};
   const Number tensor_selector_numbers[] = {{{scalars or "Number()"}}};
   return tensor_selector_call(tensor_selector_arrays, tensor_selector_numbers, stream);
-}}
-
-extern "C" const char *{name}_message(void) {{ return message.c_str(); }}
-
-extern "C" int {name}_release(void) {{
-  return guarded([] {{{" launcher.release(); " if gpu else ""}}});
-}}
-"""
+}}"""
 
 
 def _built(name: str, number: int, plan: Plan, tiles: str) -> str:

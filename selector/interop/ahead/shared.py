@@ -11,7 +11,8 @@ from ctypes import CDLL
 from pathlib import Path
 
 from selector.diagnostics import InternalError, TargetError
-from selector.runtime.cpu_compile import FLAGS, PORTABLE, TILE_FLAGS, find_compiler
+from selector.runtime.cpu_builds import FLAGS, PORTABLE, TILE_FLAGS
+from selector.runtime.cpu_compile import find_compiler
 
 _CPP = ("-std=c++17", "-O1", "-fPIC", "-w")
 

@@ -257,7 +257,7 @@ def _host_call(plan: Plan, n: int, numbers: _Numbers) -> tuple[str, str, str]:
 
 def builds_of(plan: Plan) -> tuple[str, ...]:
     """How the C of a program is compiled: for tile registers and for arrays, where it has tiles."""
-    from selector.runtime.cpu_compile import uses_tiles
+    from selector.runtime.cpu_builds import uses_tiles
 
     return ("hardware", "software") if uses_tiles(plan.source) else ("none",)
 

@@ -138,85 +138,56 @@ def holes() -> dict[str, Hole]:
         qbase=f"(Ramp (Broadcast $a {K}) (Int 1) {M * N})",
         inB='(Load "float16" "B" $right $inside)',
     )
-    place = "(Hole)"
-    product = _update("float32", _sum("float32", f'(Load "float16" "A" {place} $true)', "$B"))
-    masked = _update("float32", _sum("float32", f'(Load "float16" "A" $left {place})', "$B"))
-    image = f'(Load "float16" "A" {place} $true)'
-    taps = f'(Load "float16" "B" {place} $true)'
-    band = _sum("float32", image, '(Load "float16" "B" $taps $true)')
-    tapped = _sum("float32", '(Load "float16" "A" $image $true)', taps)
-    factor = f'(Reduce "add" (Bop "*" {place} (Cast "float32" $B)) $MN)'
-    found = (
-        _hole(
-            "index",
-            "the index of a product's operand",
-            product,
-            "$left",
-            _INT,
-            "kbase rstep along rows one two zero",
-            _INDEX,
-        ),
-        _hole(
-            "band",
-            "the index of a band's image",
-            _update("float32", band),
-            "$image",
-            _INT,
-            "kbase qbase along outputs start one two",
-            _INDEX,
-        ),
-        _hole(
-            "taps",
-            "the index of a band's taps",
-            _update("float32", tapped),
-            "$taps",
-            _INT,
-            "along one two zero limit",
-            _INDEX,
-        ),
-        _hole(
-            "predicate",
-            "the predicate of a product's operand",
-            masked,
-            "$over",
-            _BOOL,
-            "inside true rows along limit one",
-            [
-                *_LOGIC,
-                *_compare("< <= == !=", _I),
-                *_binary("- min max", _I),
-                ("(Select ?0 ?1 ?2)", f"{_P} {_P} {_P}"),
-            ],
-            ('(Bop "&&" $over $inside)',),
-        ),
-        _hole(
-            "factor",
-            "a factor of a product",
-            _update("float32", factor),
-            '(Cast "float32" $A)',
-            ("float32", LANES),
-            "fzero fone over true A",
-            [
-                ("(Select ?0 ?1 ?2)", f"{_P} {_F} {_F}"),
-                ("(Select ?0 ?1 ?2)", f"{_P} {_H} {_H}"),
-                ('(Cast "float32" ?0)', _P),
-                ('(Cast "float32" ?0)', _H),
-                ('(Cast "float16" ?0)', _P),
-                *_binary("* + - min max", _F),
-                *_binary("* min max", _H),
-                ("(Not ?0)", _P),
-            ],
-            (
-                '(Select $over (Cast "float32" $A) $fzero)',
-                '(Select (Bop "&&" $over $inside) (Cast "float32" $A) $fzero)',
-                '(Select (Not $over) (Cast "float32" $A) $fzero)',
-                '(Cast "float32" (Load "float16" "A" $left $over))',
-            ),
-        ),
-        _summand(place),
-        _total(place),
+    made = (_index, _band, _taps, _predicate, _factor, _summand, _total)
+    return {hole.name: hole for hole in (hole("(Hole)") for hole in made)}
+
+
+def _index(place: str) -> Hole:
+    update = _update("float32", _sum("float32", f'(Load "float16" "A" {place} $true)', "$B"))
+    leaves = "kbase rstep along rows one two zero"
+    return _hole("index", "the index of a product's operand", update, "$left", _INT, leaves, _INDEX)
+
+
+def _band(place: str) -> Hole:
+    image, taps = f'(Load "float16" "A" {place} $true)', '(Load "float16" "B" $taps $true)'
+    update = _update("float32", _sum("float32", image, taps))
+    leaves = "kbase qbase along outputs start one two"
+    return _hole("band", "the index of a band's image", update, "$image", _INT, leaves, _INDEX)
+
+
+def _taps(place: str) -> Hole:
+    image, taps = '(Load "float16" "A" $image $true)', f'(Load "float16" "B" {place} $true)'
+    update = _update("float32", _sum("float32", image, taps))
+    leaves = "along one two zero limit"
+    return _hole("taps", "the index of a band's taps", update, "$taps", _INT, leaves, _INDEX)
+
+
+def _predicate(place: str) -> Hole:
+    update = _update("float32", _sum("float32", f'(Load "float16" "A" $left {place})', "$B"))
+    operators = [
+        *_LOGIC, *_compare("< <= == !=", _I), *_binary("- min max", _I),
+        ("(Select ?0 ?1 ?2)", f"{_P} {_P} {_P}"),
+    ]  # fmt: skip
+    about, leaves = "the predicate of a product's operand", "inside true rows along limit one"
+    more = ('(Bop "&&" $over $inside)',)
+    return _hole("predicate", about, update, "$over", _BOOL, leaves, operators, more)
+
+
+def _factor(place: str) -> Hole:
+    update = _update("float32", f'(Reduce "add" (Bop "*" {place} (Cast "float32" $B)) $MN)')
+    operators = [
+        ("(Select ?0 ?1 ?2)", f"{_P} {_F} {_F}"), ("(Select ?0 ?1 ?2)", f"{_P} {_H} {_H}"),
+        ('(Cast "float32" ?0)', _P), ('(Cast "float32" ?0)', _H), ('(Cast "float16" ?0)', _P),
+        *_binary("* + - min max", _F), *_binary("* min max", _H), ("(Not ?0)", _P),
+    ]  # fmt: skip
+    more = (
+        '(Select $over (Cast "float32" $A) $fzero)',
+        '(Select (Bop "&&" $over $inside) (Cast "float32" $A) $fzero)',
+        '(Select (Not $over) (Cast "float32" $A) $fzero)',
+        '(Cast "float32" (Load "float16" "A" $left $over))',
     )
-    return {hole.name: hole for hole in found}
+    best, kind, leaves = '(Cast "float32" $A)', ("float32", LANES), "fzero fone over true A"
+    return _hole("factor", "a factor of a product", update, best, kind, leaves, operators, more)
 
 
 def _summand(place: str) -> Hole:

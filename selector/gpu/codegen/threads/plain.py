@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import reduce
 from math import prod
 
 from selector.diagnostics import EmitError
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.epilogues.named_parts import named_parts
-from selector.gpu.codegen.scalars.legal import computed
 from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.gpu.codegen.threads.bounds import emit_tested
 from selector.gpu.codegen.threads.edges import beside, emit_at_edges, emit_beside, reaches_edges
@@ -21,6 +19,7 @@ from selector.gpu.codegen.threads.groups import emit_ahead, emit_together
 from selector.gpu.codegen.threads.lanes import dealt, is_short
 from selector.gpu.codegen.threads.loops import emit_whole, whole_iterations
 from selector.gpu.codegen.threads.nests import Nest, vector_digits
+from selector.gpu.codegen.threads.reduced import expanded, lane_of
 from selector.gpu.codegen.threads.row_joins import join_row
 from selector.gpu.codegen.threads.row_vectors import (
     emit_row_number,
@@ -52,9 +51,8 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.memory import Array
-from selector.gpu.ir.nodes import Let, State, Sync
-from selector.ir.contents import holds
-from selector.ir.lanes import Digits, lane, own_lane, same_index
+from selector.gpu.ir.nodes import Let, Sync
+from selector.ir.lanes import lane, own_lane, same_index
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -73,7 +71,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import change_expr, walk_expr
+from selector.ir.traverse import walk_expr
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated
 from selector.lowering.row_marks import MEET
@@ -244,7 +242,7 @@ class ThreadCode:
         if join_row(s, self.context) or emit_row_vectors(s, self.context):
             return
         if lanes == 1:
-            self._guarded(_expanded(s, self), None)
+            self._guarded(expanded(s, self.context), None)
             return
         extents = vector_digits(lanes, s.index)
         if self.by_lanes:
@@ -342,7 +340,7 @@ class ThreadCode:
             scalar = Store(
                 s.buffer,
                 lane(s.index, digits),
-                self.lane_of(s.value, digits),
+                lane_of(s.value, digits, self.context),
                 None if p is None else own_lane(p, digits),
             )
             self._guarded(scalar, None)
@@ -351,54 +349,3 @@ class ThreadCode:
         name = self.context.names.get(var.name)
         with self.context.writer.loop(name, number(0), number(extent), how):
             self._lanes(s, digits, level - 1, how)
-
-    def lane_of(self, e: Expr, digits: Digits) -> Expr:
-        """One lane of a value; reductions become loops written ahead of the statement."""
-        match e:
-            case VectorReduce(op, value, lanes) if value.type.lanes != lanes:
-                return self.reduce(op, value, value.type.lanes // lanes, digits)
-            case _ if holds(e, VectorReduce):
-                return _map_lanes(e, digits, self)
-            case _:
-                return own_lane(e, digits)
-
-    def reduce(self, op: ReduceOp, value: Expr, factor: int, digits: Digits) -> Expr:
-        w, names = self.context.writer, self.context.names
-        step, total = Var(f"$r{names.fresh('r')}"), names.fresh("total")
-        counter, t = names.get(step.name), value.type.element
-        first = self.context.scalar.legal(self.lane_of(value, ((IntImm(0), factor), *digits)))
-        w.add(State(c_type(t), (total,), (first,)))
-        with w.loop(counter, number(1), number(factor)):
-            term = self.context.scalar.legal(self.lane_of(value, ((step, factor), *digits)))
-            w.store(Var(total, t), computed(op.joins, Var(total, t), term, t))
-        return names.variable(total, t)
-
-
-def _map_lanes(e: Expr, digits: Digits, code: ThreadCode) -> Expr:
-    """``lane`` for element-wise nodes above a reduction."""
-    from selector.ir.nodes import Binary, Cast, Select
-
-    match e:
-        case Binary(op, a, b):
-            return Binary(op, code.lane_of(a, digits), code.lane_of(b, digits))
-        case Cast(t, v):
-            return Cast(t.element, code.lane_of(v, digits))
-        case Select(c, a, b):
-            return Select(own_lane(c, digits), code.lane_of(a, digits), code.lane_of(b, digits))
-        case _:
-            raise EmitError(f"a reduction inside a {type(e).__name__} has no form in a thread")
-
-
-def _expanded(s: Store, code: ThreadCode) -> Store:
-    """A scalar store whose value may hold a reduction to one lane."""
-    if not holds(s.value, VectorReduce):
-        return s
-
-    def expand(e: Expr) -> Expr | None:
-        match e:
-            case VectorReduce(op, value, 1):
-                return code.reduce(op, value, value.type.lanes, ())
-            case _:
-                return None
-
-    return replace(s, value=change_expr(s.value, expand))

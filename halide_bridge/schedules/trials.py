@@ -1,0 +1,119 @@
+"""Plans tried on a copy of the pipeline: the compiler says which it takes.
+
+The loops of the plan that was tried last are kept: mostly it is the one that is taken.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any
+
+from halide_bridge.checks import halide_errors, in_words
+from halide_bridge.lowering import lower_copy
+from halide_bridge.memory import Directives
+from halide_bridge.schedules.places import Scheduling
+from halide_bridge.schedules.plan import Plan
+from halide_bridge.schedules.recognise.facts import place
+from halide_bridge.schedules.recognise.program import read_program
+from halide_bridge.schedules.wanted import Wanted
+from selector.dataclass import dataclass
+from selector.diagnostics import PerformanceWarning, UserError
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, For, ForKind, IntImm
+from selector.ir.remarks import Promise
+from selector.ir.traverse import walk_stmt
+
+_GRID = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A plain pipeline as it was: copies of its ``outputs``, what was ``said`` of its Funcs, and
+    the requirements of the ``pipeline``, if it is one.
+    """
+
+    outputs: list[Any]
+    said: Mapping[str, Directives]
+    pipeline: Any
+    name: str | None
+    inputs: Sequence[object] | None
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What ``autoschedule`` has applied.
+
+    ``source``: Python that does the same to ``output``, the same pipeline built anew. ``report``:
+    what each Func became, in the order in which they are computed.
+    """
+
+    source: str
+    report: str
+
+    def __str__(self) -> str:
+        return self.source
+
+
+def applied(outputs: list[Any], plan: Plan) -> Schedule:
+    """A plan carried out on a pipeline."""
+    program = read_program(outputs)
+    scheduling = Scheduling(program, place(program, plan.stored), plan)
+    scheduling.run()
+    return Schedule(scheduling.script.source, scheduling.report)
+
+
+@dataclass(slots=True)
+class Trials:
+    """What is tried of the ``source`` for what is ``wanted``."""
+
+    source: Source
+    wanted: Wanted
+    _last: tuple[Plan, Module] | None = None
+
+    def lowered(self, plan: Plan) -> Module:
+        """The loops of a copy with that plan."""
+        if self._last is None or self._last[0] is not plan:
+            module = lower_copy(
+                self.source.outputs,
+                lambda copies: applied(copies, plan),
+                target=self.wanted.target,
+                name=self.source.name,
+                inputs=self.source.inputs,
+                pipeline=self.source.pipeline,
+            )
+            self._last = plan, module
+        return self._last[1]
+
+    def why_not(self, plan: Plan) -> str:
+        """Why the compiler does not take a plan; empty if it does."""
+        import selector
+
+        wanted = self.wanted
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PerformanceWarning)
+                module = self.lowered(plan)
+                selector.compile(module, wanted.target.name, instructions=wanted.instructions)
+        except UserError as error:
+            return error.why or error.what
+        except halide_errors() as error:  # a directive that does not fit this pipeline
+            return f"Halide refuses its schedule: {in_words(str(error))}"
+        return ""
+
+    def promises(self, plan: Plan) -> frozenset[Promise] | None:
+        """What has to hold at a call of a plan; None if it cannot, or where memory of a kernel is
+        as large as the call says.
+        """
+        try:
+            with redirect_stdout(StringIO()):  # where Halide warns of what cannot hold
+                module = self.lowered(plan)
+        except UserError:
+            return None
+        kernels = (s for s in walk_stmt(module.body) if isinstance(s, For) and s.kind in _GRID)
+        memory = (s for kernel in kernels for s in walk_stmt(kernel) if isinstance(s, Allocate))
+        fixed = all(isinstance(extent, IntImm) for s in memory for extent in s.extents)
+        return frozenset(module.promises) if fixed else None

@@ -69,7 +69,6 @@ CHANGED = [
     Changed("prepare", scaling._scaled_read, "value: Expr = e\n", "return None\n"),
     Changed("expand", expand._terms, "rest = [(t, not minus)", "rest = [(t, minus)"),
     Changed("expand", expand._terms, "m != n)", "m == n)"),
-    Changed("expand", expand._conjunction, "BinaryOp.AND, first", "BinaryOp.OR, first"),
     Changed("expand", expand._bytes, "BinaryOp.MOD, e, by), False", "BinaryOp.MOD, e, by), True"),
     Changed("split_sums", expand._added, "BinaryOp.ADD, total", "BinaryOp.SUB, total"),
     Changed("split_sums", expand._renamed, "buffer=name, value=", "buffer=s.buffer, value="),
@@ -95,7 +94,7 @@ CHANGED = [
     Changed("put back", computed_values.Computed.at, "ALONG.name: along", "ALONG.name: row"),
     Changed("put back", computed_values.wide, "over(index)", "Broadcast(index, lanes)"),
     Changed("as_decoded", decoded._format, "next(same, None)", "float8.FORMATS[0]"),
-    Changed("as_decoded", decoded._format, "next(same, None)", "float8.FORMATS[1]"),
+    Changed("as_decoded", decoded.as_decoded, "replace(byte, type", 'replace(byte, buffer="A", type'),
     Changed("as_decoded", decoded._format,
             "np.array_equal(found, float8.values(t), equal_nan=True)", "True"),
 ]  # fmt: skip

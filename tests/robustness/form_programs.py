@@ -28,6 +28,7 @@ from selector.eqsat.select import executing  # noqa: E402
 from selector.intrinsics import TensorInstruction  # noqa: E402
 from selector.ir.module import Module  # noqa: E402
 from selector.ir.nodes import Allocate, Stmt  # noqa: E402
+from selector.ir.parser import parse_module  # noqa: E402
 from selector.ir.traverse import stmt_children  # noqa: E402
 from selector.operands.accumulators import is_tensor  # noqa: E402
 from selector.operands.movement import annotate_movement  # noqa: E402
@@ -83,6 +84,31 @@ def _decoding(left: object, right: object) -> hl.Func:
     out = stored(summed(hl.f32(left(a[k, y])) * hl.f32(right(b[k, x]))))  # type: ignore[operator]
     hb.autoschedule(out, target="sm_90a", sizes=(4096, 4096), instructions=("fp8",))
     return out
+
+
+def _half(buffer: str) -> str:
+    """A byte of each lane as the upper half of a half."""
+    wide = f"uint16x8({buffer}[ramp(0, 1, 8)])"
+    return f"(float16x8)reinterpret((uint16x8)shift_left({wide}, x8((uint16)8)))"
+
+
+SMALL = f"""module small
+input A: uint8 [(0, 8, 1)]
+input B: uint8 [(0, 8, 1)]
+output out: float32 [(0, 4, 1)]
+body {{
+ allocate acc[float32 * 4] in WGMMAAccumulator
+ acc[ramp(0, 1, 4)] = x4(0.0f)
+ acc[ramp(0, 1, 4)] = (float32x4)vector_reduce_add(float32x8({_half("A")})*float32x8({_half("B")})) + acc[ramp(0, 1, 4)]
+ out[ramp(0, 1, 4)] = acc[ramp(0, 1, 4)]
+}}
+"""  # noqa: E501
+"""Two decoded bytes an output, of which z3 finds where they are decoded wrongly."""
+
+
+@cache
+def of_bytes() -> tuple[Scope, ...]:
+    return tuple(_scopes("small", parse_module(SMALL), "sm_90a", ("fp8",)))
 
 
 @cache

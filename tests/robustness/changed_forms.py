@@ -94,7 +94,8 @@ CHANGED = [
     Changed("put back", computed_values.Computed.at, "ALONG.name: along", "ALONG.name: row"),
     Changed("put back", computed_values.wide, "over(index)", "Broadcast(index, lanes)"),
     Changed("as_decoded", decoded._format, "next(same, None)", "float8.FORMATS[0]"),
-    Changed("as_decoded", decoded.as_decoded, "replace(byte, type", 'replace(byte, buffer="A", type'),
+    Changed("as_decoded", decoded.as_decoded,
+            "replace(byte, type", 'replace(byte, buffer="A", type'),
     Changed("as_decoded", decoded._format,
             "np.array_equal(found, float8.values(t), equal_nan=True)", "True"),
 ]  # fmt: skip

@@ -10,10 +10,11 @@ the order of sums; what is rounded to fewer is a value of its own, unless it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import reduce
 
+from selector.dataclass import dataclass
 from selector.ir.nodes import (
     Binary,
     BinaryOp,

@@ -10,10 +10,10 @@ accumulators, and need not be trusted: a wrong one is not kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
-from selector.dataclass import dataclass as frozen
+from selector.dataclass import dataclass
 from selector.ir.contents import holds, loaded
 from selector.ir.nodes import (
     Allocate,
@@ -45,7 +45,7 @@ _MOST_CUTS = 64
 _MOST_LANES = 1024
 
 
-@frozen(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Refuted(Exception):  # noqa: N818 (what was found)
     """Values that differ, in which statement, and with which numbers."""
 
@@ -56,7 +56,7 @@ class Refuted(Exception):  # noqa: N818 (what was found)
         return f"{self.what}: {self.numbers}"
 
 
-@frozen(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Relation:
     """What stands for the lanes of an accumulator that are read at an index, over those of the
     changed scope."""

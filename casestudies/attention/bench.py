@@ -137,7 +137,7 @@ def fused(
 
 
 @cache
-def _flexible() -> Any:
+def compiled_flexible() -> Any:
     """One for all calls, which compiles once for each score and size."""
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -177,7 +177,7 @@ def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
 
     score = {"soft_cap": soft_cap, "slopes": slopes, "bias": bias}.get(problem.score)
     blocks = _causal_blocks(problem.length, problem.window) if problem.causal else None
-    attend = _flexible()
+    attend = compiled_flexible()
 
     def call() -> object:
         return attend(

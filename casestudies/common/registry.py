@@ -21,7 +21,10 @@ NAMES = (
     "recursive_filter",
     "amx_matmul",
 )
-JOBS = ("attention", "bank", "dct", "depthwise", "filter", "layer", "resize", "rows", "scan")
+JOBS = (
+    "attention", "bank", "block_mask", "dct", "depthwise", "filter", "layer", "lengths", "resize",
+    "rows", "scan",
+)  # fmt: skip
 PLAIN = tuple(f"plain.{name}" for name in JOBS)  # of the public sweep alone
 
 

@@ -21,9 +21,7 @@ def quantised(model: Any, example: Any) -> Any:
     x86: Any = importlib.import_module(room)
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
-    exported = torch.export.export(model, (example,), strict=True).module(check_guards=False)
+    exported = torch.export.export(model, (example,), strict=True).module()
     prepared = pt2e.prepare_pt2e(exported, quantizer)
     prepared(example)
-    made = pt2e.convert_pt2e(prepared)
-    # As a module without what the export checks at a call: Dynamo of torch 2.11 does not trace it.
-    return torch.fx.GraphModule(made, made.graph)
+    return pt2e.convert_pt2e(prepared)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import halide as hl
 
 from casestudies.attention.problem import SOFT_CAP
-from casestudies.plain.common import EPSILON, RMS, SHIFT, SOFTMAX, THRESHOLD
+from casestudies.plain.common import BLOCK, EPSILON, RMS, SHIFT, SOFTMAX, THRESHOLD
 
 F16, F32, I32 = hl.Float(16), hl.Float(32), hl.Int(32)
 TYPES = {
@@ -266,35 +267,74 @@ def _product(problem: Any) -> hl.Func:
 
 def attention(problem: Any) -> hl.Func:
     """Keys ``j``, queries ``i``, heads ``n``, channels ``c``."""
-    a, operand = params(problem), TYPES[problem.operand]
+    a = params(problem)
+
+    def score(s: hl.Expr) -> hl.Expr:
+        match problem.score:
+            case "soft_cap":
+                s = hl.tanh(s / SOFT_CAP) * SOFT_CAP
+            case "slopes":
+                s += a["slopes"][n] * hl.f32(j - i)
+            case "bias":
+                s += hl.f32(a["bias"][j, i, n])
+            case _:
+                pass
+        if problem.causal:
+            counts = (j <= i) & (j > i - problem.window) if problem.window else j <= i
+            s = hl.select(counts, s, hl.f32(-math.inf))
+        return s
+
+    return _attended(problem, a, (i, n), score, lambda mixed, total: mixed / total)
+
+
+def lengths(problem: Any) -> hl.Func:
+    """With sequences ``b``: neither keys nor queries behind the end of one count."""
+    a = params(problem)
+    counts = (j < a["lengths"][b]) & (i < a["lengths"][b])
+    return _attended(
+        problem, a, (i, n, b), lambda s: hl.select(counts, s, hl.f32(-math.inf)), _or_nothing
+    )
+
+
+def block_mask(problem: Any) -> hl.Func:
+    a = params(problem)
+    counts = a["mask"][j / BLOCK, i / BLOCK] != 0
+    return _attended(
+        problem, a, (i, n), lambda s: hl.select(counts, s, hl.f32(-math.inf)), _or_nothing
+    )
+
+
+def _or_nothing(mixed: hl.Expr, total: hl.Expr) -> hl.Expr:
+    """0 for a query without keys."""
+    return hl.select(total == hl.f32(0), hl.f32(0), mixed / total)
+
+
+def _attended(
+    problem: Any,
+    a: dict[str, hl.ImageParam],
+    rows: tuple[hl.Var, ...],
+    score: Callable[[hl.Expr], hl.Expr],
+    mean: Callable[[hl.Expr, hl.Expr], hl.Expr],
+) -> hl.Func:
+    """Of the ``score`` of what is scaled, and the ``mean`` of a sum and its weights."""
+    operand = TYPES[problem.operand]
     names = ["scores", "seen", "peak", "weight", "total", "rounded", "mixed", "output"]
     scores, seen, peak, weight, total, rounded, mixed, output = map(hl.Func, names)
     channel = hl.RDom([(0, problem.depth)], "channel")
     keys = hl.RDom([(0, a["K"].dim(1).extent())], "keys")
-    head = n / problem.sharing if problem.sharing > 1 else n
-    scores[j, i, n] = hl.f32(0)
-    scores[j, i, n] += hl.f32(a["Q"][channel, i, n]) * hl.f32(a["K"][channel, j, head])
-    score = scores[j, i, n] * hl.f32(problem.factor)
-    match problem.score:
-        case "soft_cap":
-            score = hl.tanh(score / SOFT_CAP) * SOFT_CAP
-        case "slopes":
-            score += a["slopes"][n] * hl.f32(j - i)
-        case "bias":
-            score += hl.f32(a["bias"][j, i, n])
-        case _:
-            pass
-    if problem.causal:
-        counts = (j <= i) & (j > i - problem.window) if problem.window else j <= i
-        score = hl.select(counts, score, hl.f32(-math.inf))
-    seen[j, i, n] = score
-    peak[i, n] = hl.f32(LOWEST)
-    peak[i, n] = hl.max(peak[i, n], seen[keys, i, n])
-    weight[j, i, n] = hl.exp(seen[j, i, n] - peak[i, n])
-    total[i, n] = hl.f32(0)
-    total[i, n] += weight[keys, i, n]
-    rounded[j, i, n] = hl.cast(operand, weight[j, i, n])
-    mixed[c, i, n] = hl.f32(0)
-    mixed[c, i, n] += hl.f32(rounded[keys, i, n]) * hl.f32(a["V"][c, keys, head])
-    output[c, i, n] = stored(mixed[c, i, n] / total[i, n], problem.types.split("-")[1])
+    heads = rows[1:]
+    if problem.sharing > 1:
+        heads = (n / problem.sharing,)
+    scores[j, *rows] = hl.f32(0)
+    scores[j, *rows] += hl.f32(a["Q"][channel, *rows]) * hl.f32(a["K"][channel, j, *heads])
+    seen[j, *rows] = score(scores[j, *rows] * hl.f32(problem.factor))
+    peak[rows] = hl.f32(LOWEST)
+    peak[rows] = hl.max(peak[rows], seen[keys, *rows])
+    weight[j, *rows] = hl.exp(seen[j, *rows] - peak[rows])
+    total[rows] = hl.f32(0)
+    total[rows] += weight[keys, *rows]
+    rounded[j, *rows] = hl.cast(operand, weight[j, *rows])
+    mixed[c, *rows] = hl.f32(0)
+    mixed[c, *rows] += hl.f32(rounded[keys, *rows]) * hl.f32(a["V"][c, keys, *heads])
+    output[c, *rows] = stored(mean(mixed[c, *rows], total[rows]), problem.types.split("-")[1])
     return output

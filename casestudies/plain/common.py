@@ -14,6 +14,7 @@ TOLERANCE = {"f32": 2e-3, "f16": 5e-3, "bf16": 1e-2, "s32": 0.0, "s8": 2e-3, "u8
 SHIFT = 8  # of a sum of bytes, of a filter
 THRESHOLD = 0.3  # of what is small, among bins of the DCT
 SOFTMAX, RMS, LAYER = "softmax", "RMSNorm", "LayerNorm and residual"
+BLOCK = 128  # queries or keys of a block of a mask
 EPSILON = 1e-5  # beside the mean of squares
 Prepare = Callable[[Any, Arrays, Any], Callable[[], object] | None]
 

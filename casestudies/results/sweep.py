@@ -47,10 +47,13 @@ def _runs(data: dict[str, Any]) -> Iterator[str]:
     """When and on what it was measured, and which groups later."""
     yield f"Measured {_machine(data)}."
     entries = sweep_of(data["sweep"]).entries
-    for run in data.get("later", []):
-        problems = set(run["problems"])
+    later: dict[str, set[str]] = {}
+    for run in data.get("later", []):  # several of a day on one machine are one line
+        later.setdefault(_machine(run), set()).update(run["problems"])
+    for machine, problems in later.items():
         groups = dict.fromkeys(f"{e.family}, {e.group}" for e in entries if e.problem in problems)
-        yield f"Of {_machine(run)}: rows of {'; '.join(groups)}."
+        if groups:
+            yield f"Of {machine}: rows of {'; '.join(groups)}."
 
 
 def _machine(run: dict[str, Any]) -> str:

@@ -13,9 +13,10 @@ from casestudies.conv_layer.problem import Problem as ConvLayer
 from casestudies.gemm.problem import Problem as Gemm
 from casestudies.gemm.problem import elements
 from casestudies.plain.attention import Problem as PlainAttention
+from casestudies.plain.block_mask import Problem as BlockMask
 from casestudies.plain.layer import Problem as Layer
+from casestudies.plain.lengths import Problem as Lengths
 from casestudies.sweep.rows import Fields, Row
-from selector.diagnostics import UserError
 
 
 def problem_of(row: Row) -> tuple[str, Problem]:
@@ -28,7 +29,8 @@ def unscheduled(row: Row) -> tuple[str, Problem] | None:
     are measured; None of others.
     """
     values: dict[str, Any] = dict(row.fields)
-    return ("plain.attention", PlainAttention(**values)) if row.family == "attention" else None
+    own = problem_of(row)[0] == "attention"
+    return ("plain.attention", PlainAttention(**values)) if own else None
 
 
 def libraries_of(case: str, problem: Any) -> tuple[str, ...]:
@@ -57,9 +59,9 @@ def _gemm(fields: Fields) -> tuple[str, Problem]:
 
 def _attention(fields: Fields) -> tuple[str, Problem]:
     if "longest" in fields:
-        raise UserError("attention: all sequences have one length")
+        return "plain.lengths", _made(Lengths, fields)
     if "kept" in fields:
-        raise UserError("attention: there is no mask of blocks")
+        return "plain.block_mask", _made(BlockMask, fields)
     return "attention", _made(Attention, fields)
 
 

@@ -291,13 +291,12 @@ def _extremum(op: BinaryOp, a: Affine, b: Affine, t: Type) -> Affine:
 
 def _opaque(op: BinaryOp, a: Affine, b: Affine, t: Type) -> Affine:
     x, y = a.to_expr(t), b.to_expr(t)
-    match op:
-        case BinaryOp.DIV:
-            return Affine((((div(x, y),), 1),))
-        case BinaryOp.MOD:
-            return Affine((((mod(x, y),), 1),))
-        case _:
-            return Affine((((Binary(op, x, y),), 1),))
+    if op is BinaryOp.MIN or op is BinaryOp.MAX:
+        return Affine((((Binary(op, x, y),), 1),))
+    found = div(x, y) if op is BinaryOp.DIV else mod(x, y)
+    if isinstance(found, Binary) and found.op is op:
+        return Affine((((found,), 1),))
+    return to_affine(found)  # a remainder's quotient is 0
 
 
 def split_by_strides(index: Expr, dims: tuple[Dim, ...]) -> tuple[Expr, ...] | None:

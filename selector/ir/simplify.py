@@ -171,6 +171,8 @@ def _divide(op: BinaryOp, a: Expr, b: Expr, x: int | None, y: int | None) -> Exp
         case Binary(BinaryOp.MUL, inner, c) if y and (z := constant(c)) and no_overflow(a.type):
             if z % y == 0:
                 return mul(inner, literal(z // y, a.type)) if quotient else literal(0, a.type)
+        case Binary(BinaryOp.MOD, _, c) if y and (z := constant(c)) and 0 < z <= y:
+            return literal(0, a.type) if quotient else a
         case _:
             pass
     return Binary(op, a, b)

@@ -36,6 +36,7 @@ from selector.ir.simplify import float_constant, in_every_lane
 from selector.ir.traverse import map_expr, map_stmt, substitute_stmt
 from selector.lowering.normalize import is_one_store
 from selector.lowering.predicates import conjunction
+from selector.lowering.structure import stored_names
 
 
 def grows(s: Store, name: str) -> bool:
@@ -270,15 +271,34 @@ def _lowest(like: Expr) -> Expr:
 
 
 def plain(s: Stmt) -> Stmt:
-    """Lets of what loads nothing, or of one statement, are substituted, atomics dropped, blocks
-    joined.
+    """Lets of what loads nothing, or nothing that their statements store, or of one statement, are
+    substituted, atomics dropped, blocks joined, orderings by a maximum said of
+    each of its sides.
     """
     match s:
-        case LetStmt(name, value, body) if not holds(value, Load) or is_one_store(body):
+        case LetStmt(name, value, body) if is_one_store(body) or loaded(value).isdisjoint(
+            stored_names(body)
+        ):
             return plain(substitute_stmt(body, {name: value}))
         case Atomic(_, body):
             return plain(body)
         case Block((only,)):
             return plain(only)
         case _:
-            return map_stmt(s, plain, without_lets)
+            return map_stmt(s, plain, lambda e: _apart(without_lets(e)))
+
+
+def _apart(e: Expr) -> Expr:
+    """``max(a, b) < c`` as ``a < c && b < c``, and ``c < max(a, b)`` as ``c < a || c < b``."""
+    match e:
+        case Compare(CompareOp.LT | CompareOp.LE as op, less, more) if less.type.is_integer:
+            match less, more:
+                case Binary(BinaryOp.MAX, a, b), _:
+                    return conjunction(_apart(Compare(op, a, more)), _apart(Compare(op, b, more)))
+                case _, Binary(BinaryOp.MAX, a, b):
+                    sides = (_apart(Compare(op, less, x)) for x in (a, b))
+                    return Binary(BinaryOp.OR, *sides)
+                case _:
+                    return e
+        case _:
+            return map_expr(e, _apart) if holds(e, Compare) else e

@@ -3,8 +3,9 @@
     for k < n: m = max(m, select(k <= q, x, low)); s += select(k <= q, y, 0)
 
 leaves m, which starts at ``low``, and s as they are where no lane has k <= q: the loop ends there.
-With k > q - w as well it begins where a lane has that. Both ends are expressions of the loops
-around it, such as the block's number, and of what arrays have there, such as a length.
+With k > q - w as well it begins where a lane has that, and with q < m it has no iteration where no
+lane has that. All are expressions of the loops around it, such as the block's number, and of what
+arrays have there, such as a length.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from selector.ir.nodes import (
     Broadcast,
     Call,
     Cast,
+    Compare,
+    CompareOp,
     Expr,
     For,
     ForKind,
@@ -41,20 +44,25 @@ from selector.lowering.structure import stored_names
 
 _BLOCKS = (".block_id_x", ".block_id_y", ".block_id_z")
 Room = tuple[Affine, int]
-"""Iteration v counts only if v * step is at most the sum; or, of beginnings, at least minus it."""
+"""Iteration v counts only if v * step is at most the sum; or, of beginnings, at least minus it.
+With a step of 0 all of them or none: if the sum is not negative.
+"""
+_BEGIN, _END, _ANY = 1, -1, 0
+"""What is looked at, by the sign of the steps that say it."""
 
 
 @dataclass(slots=True)
 class _Loop:
-    """A loop of which one end is looked at: where it ``begins``, or where it ends. ``starts``:
-    constants that buffers hold before it; ``made``: buffers that the kernel fills.
+    """A loop of which one ``side`` is looked at: where it begins, where it ends, or whether there
+    is any iteration. ``starts``: constants that buffers hold before it; ``made``: buffers that the
+    kernel fills.
     """
 
     variable: str
     threads: dict[str, int]
     starts: Mapping[str, float]
     made: Set[str]
-    begins: bool
+    side: int
     held: dict[str, Room | None] = field(default_factory=dict[str, "Room | None"])
 
 
@@ -64,13 +72,15 @@ def trimmed(loop: For, starts: Mapping[str, float], made: Set[str] = frozenset()
     """
     if loop.min != IntImm(0):
         return loop
-    first, last = (_room(loop, starts, made, begins=begins) for begins in (True, False))
+    first, last, some = (_room(loop, starts, made, side) for side in (_BEGIN, _END, _ANY))
     low, end = loop.min, loop.extent
     if last is not None:
         end = Binary(BinaryOp.MIN, end, add(_quotient(last), IntImm(1)))
     if first is not None:
         low = Binary(BinaryOp.MAX, low, sub(IntImm(0), _quotient(first)))
         end = Binary(BinaryOp.SUB, end, low)
+    if some is not None:
+        end = Select(Compare(CompareOp.LE, IntImm(0), some[0].to_expr()), end, IntImm(0))
     return replace(loop, min=low, extent=end)
 
 
@@ -78,15 +88,15 @@ def _quotient(room: Room) -> Expr:
     return div(room[0].to_expr(), IntImm(room[1]))
 
 
-def _room(loop: For, starts: Mapping[str, float], made: Set[str], *, begins: bool) -> Room | None:
-    """Which iterations count at one end of a loop; None where all may."""
+def _room(loop: For, starts: Mapping[str, float], made: Set[str], side: int) -> Room | None:
+    """Which iterations count on one side of a loop; None where all may."""
     threads = {
         x.name: x.extent.value
         for x in walk_stmt(loop.body)
         if isinstance(x, For) and x.kind is ForKind.GPU_THREAD and isinstance(x.extent, IntImm)
     }
     local = {x.name for x in walk_stmt(loop.body) if isinstance(x, Allocate)}
-    state = _Loop(loop.name, threads, starts, made | stored_names(loop), begins)
+    state = _Loop(loop.name, threads, starts, made | stored_names(loop), side)
     stores = [x for x in walk_stmt(loop.body) if isinstance(x, Store)]
     for s in stores:
         if s.buffer in local:
@@ -187,7 +197,8 @@ def _unmasked(c: Expr, state: _Loop) -> Room | None:
         step = room.coefficient(v).constant
         rest = room.rest(v)
         around = [a for m, _ in rest for a in m]
-        if not step or (step > 0) is not state.begins or rest.mentions(state.variable):
+        sign = None if step is None else (step > 0) - (step < 0)
+        if step is None or sign != state.side or rest.mentions(state.variable):
             continue
         if any(_is_known(a, state) for a in around):
             return rest, abs(step)

@@ -147,7 +147,9 @@ def narrow(e: Expr, t: Type, ranges: Ranges) -> Expr | None:
         case Binary(BinaryOp.SUB, FloatImm(0.0, _), b):
             both = _both(e.a, b, t, ranges)
             return None if both is None else Binary(BinaryOp.SUB, *both)
-        case Binary(BinaryOp.MUL, a, b) if is_sign(a, ranges) or is_sign(b, ranges):
+        case Binary(BinaryOp.MUL, a, b) if t.is_float and (
+            is_sign(a, ranges) or is_sign(b, ranges)  # of integers, the least has no negative
+        ):
             both = _both(a, b, t, ranges)
             return None if both is None else Binary(BinaryOp.MUL, *both)
         case Call(_, "abs", (a,)) if e.type == a.type and e.type.is_float:

@@ -66,6 +66,8 @@ SMALL: list[tuple[str, dict[str, Any]]] = [
             {"score": "slopes", "causal": True},
         )
     ),
+    ("lengths", {"sequences": 3, "shortest": 0, "longest": 70, "heads": 2, "depth": 32}),
+    ("block_mask", {"heads": 2, "length": 300, "depth": 32, "kept": 0.4, "types": "bf16-bf16"}),
     ("rows", {"types": "f16-f16", "function": "softmax", "rows": 5, "columns": 67}),
     ("rows", {"types": "bf16-bf16", "function": "RMSNorm", "rows": 5, "columns": 67}),
     ("rows", {"types": "f16-f16", "function": "LayerNorm and residual", "rows": 5, "columns": 67}),

@@ -57,6 +57,10 @@ INEXACT: dict[str, tuple[Expr, Type]] = {
     "a sum of bytes": (Binary(BinaryOp.ADD, WIDE, WIDE), UINT8),
     "a sum of floats": (Binary(BinaryOp.ADD, *(Cast(FLOAT32, BYTE),) * 2), FLOAT16),
     "a product of floats": (Binary(BinaryOp.MUL, *(Cast(FLOAT32, BYTE),) * 2), FLOAT16),
+    "the negative of the least of bytes": (
+        Binary(BinaryOp.MUL, IntImm(-1), Cast(INT32, Cast(INT8, BYTE))),
+        INT8,
+    ),
     "any float": (Var("x", FLOAT32), FLOAT16),
     "any index": (Var("n"), INT8),
 }

@@ -248,6 +248,9 @@ LAYERS: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], bool]] = {
     "transposed": (
         ([2, 2], [1, 1], [1, 1], True, [1, 1], 1), ((1, 4, 5, 8), (8, 3, 3, 6)), False,
     ),
+    "transposed, as many taps for each phase": (
+        ([2, 2], [1, 1], [1, 1], True, [0, 0], 1), ((1, 6, 7, 16), (16, 4, 4, 24)), True,
+    ),
 }  # fmt: skip
 
 

@@ -274,3 +274,16 @@ def test_quotients_and_remainders_of_all_bytes() -> None:
         found = arithmetic.binary(op, a.astype(np.int8), b.astype(np.int8), INT8)
         assert found.dtype == np.int8
         np.testing.assert_array_equal(found, expected.astype(np.int8))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(z % 2)/2", "0"),
+        ("(z % 2) % 4", "z % 2"),
+        ("min(((z % 4)/4) + q*3, q*3)", "q*3"),
+        ("(z % 4)/2", "(z % 4)/2"),
+    ],
+)
+def test_what_remains_has_no_quotient(text: str, expected: str) -> None:
+    assert print_expr(to_affine(parse_expr(text)).to_expr()) == expected

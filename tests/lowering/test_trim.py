@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +34,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.printer import print_expr
-from selector.ir.traverse import free_vars, walk_stmt
+from selector.ir.traverse import change_expr, change_exprs, free_vars, walk_stmt
 from selector.ir.types import FLOAT32, INT32
 from selector.lowering.trim import trimmed
 from tests.lowering.test_online import error, operands
@@ -118,6 +120,26 @@ def length_at(index: Expr, buffer: str = "L") -> Expr:
 def test_a_loop_ends_at_the_length_that_an_array_has_for_the_block() -> None:
     loop = trimmed(summed(length_at(BLOCK)), {"sum": 0.0})
     assert print_expr(loop.extent) == "min(8, ((L[out.s0.b.block_id_x] + -1)/8) + 1)"
+
+
+def test_a_loop_has_no_iteration_where_no_lane_of_the_block_counts() -> None:
+    loop = summed(length_at(BLOCK))
+    store = loop.body
+    assert isinstance(store, Store)
+    rows = Ramp(Binary(BinaryOp.MUL, BLOCK, IntImm(8)), IntImm(1), 8)
+    held = Compare(CompareOp.LT, rows, Broadcast(length_at(BLOCK), 8))
+
+    def masked(e: Expr) -> Expr | None:
+        if not isinstance(e, Select):
+            return None
+        return Select(Binary(BinaryOp.AND, e.condition, held), e.then, e.otherwise)
+
+    found = trimmed(replace(loop, body=change_exprs(store, masked)), {"sum": 0.0}).extent
+    for length in range(70):
+        known = IntImm(length)
+        extent = change_expr(found, lambda e, n=known: n if isinstance(e, Load) else None)
+        runs = evaluate_scalar(extent, {BLOCK.name: 2})
+        assert runs == (min(8, -(-length // 8)) if length > 16 else 0)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,21 @@ def three_factors() -> Plain:
     return Plain(stored(total), data, (70, 41), 1e-3)
 
 
+def scaled() -> Plain:
+    a, b, k = matrices(F16, F16)
+    total = summed(hl.f32(0.3) * hl.f32(a[k, y]) * hl.f32(b[k, x]))
+    return Plain(stored(total), [(a, noise(70, 96)), (b, noise(41, 96, seed=1))], (70, 41), 1e-4)
+
+
+def difference_of_products() -> Plain:
+    a, b, k = matrices(F16, F16)
+    c, d = (hl.ImageParam(F16, 2, name) for name in "cd")
+    one, two = hl.f32(a[k, y]) * hl.f32(b[k, x]), hl.f32(c[k, y]) * hl.f32(d[k, x])
+    left = [(v, noise(70, 96, seed=i)) for i, v in enumerate((a, c))]
+    right = [(v, noise(41, 96, seed=i)) for i, v in enumerate((b, d), 2)]
+    return Plain(stored(summed(one - two)), [*left, *right], (70, 41), 1e-4)
+
+
 def complex_product() -> Plain:
     """Real and imaginary parts side by side."""
     a, b = (hl.ImageParam(F16, 3, name) for name in "ab")
@@ -134,8 +149,8 @@ def steps_and_pixels() -> Plain:
 SUMS = {
     make.__name__: make
     for make in (
-        bytes_of_two_kinds, with_a_zero_point, floats_as_halves, three_factors, complex_product,
-        complex_filter, taps_folded, pixels_folded, three_pixels_for_two, half_a_pixel_on,
-        steps_and_pixels,
+        bytes_of_two_kinds, with_a_zero_point, floats_as_halves, three_factors, scaled,
+        difference_of_products, complex_product, complex_filter, taps_folded, pixels_folded,
+        three_pixels_for_two, half_a_pixel_on, steps_and_pixels,
     )
 }  # fmt: skip

@@ -6,4 +6,8 @@ preconditions), ``goals`` (the same, to be proved), ``conditions`` (from a rule 
 ``formulas``, ``values`` (those of a lane), ``lemmas`` (sums), ``solve`` (z3), ``refute`` (chosen
 sizes), ``bits`` (facts about types), ``verdicts``. What is trusted is what these meanings say, and
 z3.
+
+What ``selector.operands`` makes of statements is proved program by program: ``terms`` (polynomials
+over unknown values), ``lane_worth`` and ``byte_values``, ``expressions`` (those of the IR, at a
+lane), ``statements`` (two scopes beside each other), ``forms`` (the passes).
 """

@@ -263,13 +263,13 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
 
 def _reads_in_rows(reader: Member, layer: Layer) -> int:
     """How many elements what reads a layer reads for one of its own, where these have the filters
-    innermost and are whole registers or halves; else 0.
+    or pixels of a row innermost and are whole registers or halves; else 0.
     """
     if reader.name == layer.func or not reader.args or reader.types[0].bytes not in (2, 4):
         return 0
     read, first = set(reader.accesses()), Var(reader.args[0])
-    rows = any(a.func == layer.func and a.indices[layer.filters] == first for a in read)
-    return len(read) if rows else 0
+    filters = any(a.func == layer.func and a.indices[layer.filters] == first for a in read)
+    return len(read) if filters or _reads_planes(reader, layer) else 0
 
 
 def _reads_planes(reader: Member, layer: Layer) -> bool:

@@ -57,6 +57,9 @@ def by_layer(
         total.update().split(total.rvars(0)[found.channels], channels, inner, size.part)
         total, stored, args, phases = _parted(script, total, stored, channels)
         channels = inner
+        if size.planes:
+            filters, *pixels = _filters_first(found, args)
+            stored.reorder_storage(*pixels, filters, *phases)
     operands = _Operands(script, program, known, total, found.copied, made)
     if max(found.steps) > 1 and size.taps == 1:
         staged = _windows(script, found, total, (channels, taps))
@@ -65,13 +68,16 @@ def by_layer(
         staged = operands.rows(found.image, (found.inner,))[0].in_(total)
     either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
     weights, row = operands.rows(found.weights, either)
-    filters = found.filters
-    places = (args[filters], *args[:filters], *args[filters + 1 :])
     p = Layers(
-        stored, places, total, staged, weights, channels, taps, filters, found.inner,
-        found.along, row, phases,
+        stored, _filters_first(found, args), total, staged, weights, channels, taps, found.filters,
+        found.inner, found.along, row, phases,
     )  # fmt: skip
     schedule_layer(p, size)
+
+
+def _filters_first(found: Layer, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The dimensions of a layer, that of the filters before those of the pixels."""
+    return (args[found.filters], *args[: found.filters], *args[found.filters + 1 :])
 
 
 def _phased(

@@ -10,6 +10,7 @@ what comes is then the pixels of one tile after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 from typing import Any
 
 from halide_bridge.memory import MemoryType
@@ -17,6 +18,8 @@ from halide_bridge.schedules.asked import persistent, pipeline_stages, store_in
 from halide_bridge.stock import GPU_SHARED, rvars, variables
 from selector.dataclass import dataclass
 from selector.families.layers.tiling import Tiling
+
+GROUP, SIDE = 128, 32  # threads of a group, and of those at most that have pixels side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,15 @@ class Layers:
 def schedule_layer(p: Layers, size: Tiling) -> Any:
     """Schedule a layer so; returns the output."""
     block, group, strip = _blocks(p, size)
+    if size.staged:
+        _keep_sums(p, group, size)
     pixels = list(p.total.args()[: len(p.places)])
     c = pixels.pop(p.filters)
-    if p.filters or list(size.order) != sorted(size.order):
-        p.total.reorder_storage(c, *(pixels[d] for d in size.order))
+    along = [pixels[d] for d in size.order]
+    if size.planes:
+        p.total.reorder_storage(*along, c)
+    elif p.filters or list(size.order) != sorted(size.order):
+        p.total.reorder_storage(c, *along)
     p.total.bound_extent(c, size.n).compute_at(p.output, group if size.strips else block)
     for pixel, extent in zip(pixels, size.part_of if size.strips else size.block, strict=True):
         p.total.bound_extent(pixel, extent)
@@ -76,7 +84,11 @@ def _blocks(p: Layers, size: Tiling) -> tuple[Any, Any, Any]:
     p.output.split(c, no, ni, size.n)
     for pixel, po, pi, extent in zip(pixels, outer, inner, size.block, strict=True):
         p.output.split(pixel, po, pi, extent)
-    vectors, group = _parts(p.output, ni, inner, size)
+    several = ()
+    if size.staged:
+        vectors, group, several = _side_by_side(p.output, ni, inner, size)
+    else:
+        vectors, group = _parts(p.output, ni, inner, size)
     strips = (strip,) if size.strips else ()
     if strips:
         p.output.split(outer[size.along], outer[size.along], strip, size.strips)
@@ -86,7 +98,7 @@ def _blocks(p: Layers, size: Tiling) -> tuple[Any, Any, Any]:
     first, last = p.phases[:1], p.phases[1:]
     order = [(*first, no), outer[:-1]]
     inner, behind = reversed(order) if size.apart else order
-    p.output.reorder(*vectors, *group, *strips, *inner, *behind, *last, outer[-1])
+    p.output.reorder(*vectors, *group, *several, *strips, *inner, *behind, *last, outer[-1])
     for phase in first:  # Halide follows two loops in one
         p.output.fuse(phase, no, nx)
         no = nx
@@ -100,7 +112,36 @@ def _blocks(p: Layers, size: Tiling) -> tuple[Any, Any, Any]:
     p.output.gpu_blocks(*blocks)
     if size.persistent:
         persistent(p.output)
-    return blocks[0], group[0], strip
+    return blocks[0], (several or group)[0], strip
+
+
+def _side_by_side(
+    output: Any, c: Any, pixels: Sequence[Any], size: Tiling
+) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    """Have neighbours among threads store neighbours among pixels, of some filters at a time; the
+    loops of a thread, innermost first, those of threads and that of filters.
+    """
+    nu, nv, nw, nt, xu, xt = variables("nu", "nv", "nw", "nt", "xu", "xt")
+    wide = gcd(size.block[0], SIDE)
+    high = min(size.columns, GROUP * size.groups // wide)
+    output.split(c, nu, nv, size.columns).split(nv, nw, nt, high).split(pixels[0], xu, xt, wide)
+    output.gpu_threads(xt, nt).unroll(nw).unroll(nu)
+    return (nw, xu, *pixels[1:]), (xt, nt), (nu,)
+
+
+def _keep_sums(p: Layers, at: Any, size: Tiling) -> None:
+    """Bring the sums of some filters to shared memory, whose rows of pixels begin in different
+    banks.
+    """
+    kept = p.total.in_(p.output)
+    pixels = list(kept.args())
+    c = pixels.pop(p.filters)
+    kept.compute_at(p.output, at).store_in(GPU_SHARED).reorder_storage(*pixels, c)
+    kept.bound_extent(c, size.columns).align_storage(pixels[0], size.block[0] + 1)
+    for pixel, extent in zip(pixels, size.block, strict=True):
+        kept.bound_extent(pixel, extent)
+    vectors, group = _parts(kept, c, tuple(pixels), size)
+    kept.reorder(*vectors, *group)
 
 
 def _sums(p: Layers, c: Any, pixels: tuple[Any, ...], size: Tiling) -> Any:
@@ -151,12 +192,20 @@ def _parts(
             inner[d] = last
     if groups:
         stage.gpu_threads(*groups)
+    if size.halves > 1:
+        hu, hv = variables("hu", "hv")
+        d = max((d for d in size.order if size.box[d] > 1), key=size.order.index)
+        stage.split(inner[d], hu, hv, size.box[d] // size.halves)
+        inner[d] = hv
+        boxes.insert(0, hu)
     vectors = [inner[d] for d in size.order]
-    for loop in (nv, *vectors):
+    vectors = [*vectors, nv] if size.planes else [nv, *vectors]
+    for loop in vectors:
         stage.vectorize(loop)
-    for loop in (nu, *boxes):
+    unrolled = [*boxes[: size.halves > 1], nu, *boxes[size.halves > 1 :]]
+    for loop in unrolled:
         stage.unroll(loop)
-    return (nv, *vectors, nu, *boxes), tuple(groups)
+    return (*vectors, *unrolled), tuple(groups)
 
 
 def _stage_pixels(p: Layers, at: tuple[Any, Any], size: Tiling) -> None:

@@ -97,26 +97,29 @@ def _by_tiles(
     script: Script, source: Recorded, copy: Recorded, d: int, channels: int, sizes: Sequence[int]
 ) -> None:
     """Have the blocks of a copy bring so many channels of a few neighbours by way of shared memory:
-    threads load what lies side by side here, and write what does there.
+    threads load what lies side by side here, 16 bytes at once where rows are about multiples of
+    that, and write what does there.
     """
     args = copy.args()
-    vo, vt, vl, lo, li, mo, mi = script.variables("vo", "vt", "vl", "lo", "li", "mo", "mi")
-    wide = min(LANES, 1 << (sizes[0] - 1).bit_length())
-    extents, inner, rest = [1] * len(args), [li], [a for a in args[1:] if a is not args[d]]
-    copy.split(args[0], lo, li, wide)
-    extents[0], extents[d] = wide, channels
-    if d > 1:
-        extents[1] = min(LANES // wide, 1 << (sizes[1] - 1).bit_length())
-        copy.split(args[1], mo, mi, extents[1])
-        inner, rest = [li, mi], [mo, *rest[1:]]
-    blocks = (lo, vo, *fused(script, copy, rest))
-    copy.reorder(vl, vt, *inner, *blocks)
-    copy.gpu_blocks(*blocks).gpu_threads(vt, *inner)
+    vo, vs, vt, vl, lo, li = script.variables("vo", "vs", "vt", "vl", "lo", "li")
+    copy.split(args[0], lo, li, LANES)
+    threads, bytes_ = [vt, li], source.type().bytes()
+    at_once = sizes[0] * bytes_ % VECTOR == channels * bytes_ % SECTOR == 0
+    if at_once:  # then rows begin in the same bank: few lanes have channels, many pixels
+        copy.split(vt, vs, vt, SECTOR // VECTOR)
+        threads.append(vs)
+    blocks = (lo, vo, *fused(script, copy, [a for a in args[1:] if a is not args[d]]))
+    copy.reorder(vl, *threads, *blocks)
+    copy.gpu_blocks(*blocks).gpu_threads(*threads)
     tile = source.in_(copy)
     tile.compute_at(copy, lo).store_in(GPU_SHARED)
-    for arg, extent in zip(tile.args(), extents, strict=True):
-        tile.bound_extent(arg, extent)
-    tile.align_storage(tile.args()[0], wide + WORD // source.type().bytes())
+    row, *others = tile.args()
+    for arg in others:
+        tile.bound_extent(arg, channels if arg is tile.args()[d] else 1)
+    tile.bound_extent(row, LANES)
+    if at_once:
+        tile.vectorize(row)
+    tile.align_storage(row, LANES + (VECTOR if at_once else WORD) // bytes_)
 
 
 def side_by_side(

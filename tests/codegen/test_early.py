@@ -64,6 +64,26 @@ def test_what_no_launch_writes_is_copied_before_the_wait() -> None:
     assert "stage0[" in after
 
 
+def test_a_launch_that_shares_nothing_with_those_before_waits_at_its_end() -> None:
+    """Whoever waits for it waits for the others as well."""
+    x, xo, xi = hl.Var("x"), hl.Var("xo"), hl.Var("xi")
+    a, b = (hl.ImageParam(hl.Float(32), 1, name) for name in "AB")
+    first, second, out = hl.Func("first"), hl.Func("second"), hl.Func("out")
+    first[x], second[x] = a[x] * 2, b[x] * 3
+    out[x] = first[x] + second[x]
+    for stage, wide in ((first.compute_root(), 64), (second.compute_root(), 32), (out, 64)):
+        stage.gpu_tile(x, xo, xi, wide)  # of other blocks: they are no one kernel
+    kernel = hb.compile(out, target="sm_90a")
+    names = [launch.entry for launch in kernel.plan.launches]
+    found = {n: b for n in names for b in bodies(kernel.source) if f" {n}(" in b}
+    one, two, last = (found[n] for n in names)
+    assert WAIT not in one
+    assert two.rstrip().removesuffix("}").rstrip().endswith(WAIT)
+    before, _ = last.split(WAIT)
+    assert "first[" not in before
+    assert "second[" not in before
+
+
 def test_a_single_launch_and_older_targets_have_none() -> None:
     for target, length in (("sm_90a", 1), ("sm_80", 3)):
         kernel = hb.compile(chain(length), target=target)

@@ -4,17 +4,22 @@ kernel before turns the image, and the copy engine brings its channels to tensor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import halide as hl
 import numpy as np
 import pytest
 from emulation import check
-from verified import EMULATED
+from verified import EMULATED, SIMULATED
 
 import halide_bridge as hb
+from selector.families.layers import Shape, Tiling, candidates
+from selector.gpu.codegen.program import emit_kernels
 from selector.ir.bfloat16 import from_bits, to_bits
+from selector.machine import machine_for
+from selector.simulate import simulate
+from selector.targets import find_target
 
 F16 = hl.Float(16)
 x, y, c, n = (hl.Var(v) for v in "xycn")
@@ -37,6 +42,8 @@ class Layer:
     residual: bool = False
     direct: bool = False  # the weights are an argument, their taps innermost
     planar: bool = False  # so are channels and filters where the sum is
+    dilation: int = 1
+    finished: bool = False  # with a bias and ReLU, in halves
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -47,7 +54,7 @@ def layer(p: Layer) -> hl.Func:
     """``image`` of (n, c, y, x), ``w`` of (f, c, r, s), zeros around where windows need them."""
     kind = hl.BFloat(16) if p.brain else F16
     image, w = hl.ImageParam(kind, 4, "image"), hl.ImageParam(kind, 4, "w")
-    zero, every, back = hl.cast(kind, 0), (hl.Expr(), hl.Expr()), p.taps // 2
+    zero, every, back = hl.cast(kind, 0), (hl.Expr(), hl.Expr()), p.dilation * (p.taps // 2)
     sides = [(0, image.dim(d).extent()) for d in range(2)]
     edge = image
     if back:
@@ -58,11 +65,15 @@ def layer(p: Layer) -> hl.Func:
     source[c, x, y, n] = edge[x, y, c, n]
     filters[c, x, y, n] = w[x, y, c, n]
     r = hl.RDom([(0, image.dim(2).extent()), (0, p.taps), (0, p.taps)], "r")
-    pixel = source[r.x, p.stride * x + r.y - back, p.stride * y + r.z - back, n]
+    across, down = (p.stride * v + p.dilation * t - back for v, t in ((x, r.y), (y, r.z)))
+    pixel = source[r.x, across, down, n]
     weight = w[r.y, r.z, r.x, c] if p.direct else filters[r.x, r.y, r.z, c]
     total[c, x, y, n] += hl.f32(pixel) * hl.f32(weight)
     value = total[c, x, y, n]
-    out[x, y, c, n] = value + hl.f32(image[x, y, c, n]) if p.residual else value
+    value = value + hl.f32(image[x, y, c, n]) if p.residual else value
+    if p.finished:
+        value = hl.cast(F16, hl.max(value + hl.ImageParam(hl.Float(32), 1, "bias")[c], 0))
+    out[x, y, c, n] = value
     return out
 
 
@@ -79,21 +90,27 @@ def inputs_of(p: Layer) -> dict[str, Array]:
     shape = (p.batch, p.channels, p.stride * p.high, p.stride * p.wide)
     weights = (p.filters, p.channels, p.taps, p.taps)
     found = {"image": random.standard_normal(shape), "w": random.standard_normal(weights)}
-    return {name: to_bits(a) if p.brain else a.astype(np.float16) for name, a in found.items()}
+    given: dict[str, Array] = {
+        name: to_bits(a) if p.brain else a.astype(np.float16) for name, a in found.items()
+    }
+    if p.finished:
+        given["bias"] = random.standard_normal(p.filters).astype(np.float32)
+    return given
 
 
-def exact(p: Layer, image: Array, w: Array) -> Array:
+def exact(p: Layer, image: Array, w: Array, bias: Array | None = None) -> Array:
     image, w = ((from_bits(a) if p.brain else a).astype(float) for a in (image, w))
-    back = p.taps // 2
+    back = p.dilation * (p.taps // 2)
     around = np.pad(image, ((0, 0), (0, 0), (back, back), (back, back)))
     total = image.copy() if p.residual else np.zeros(p.size)
     for r in range(p.taps):
         for s in range(p.taps):
-            part = around[:, :, r : r + p.stride * p.high : p.stride]
-            part = part[..., s : s + p.stride * p.wide : p.stride]
+            u, v = p.dilation * r, p.dilation * s
+            part = around[:, :, u : u + p.stride * p.high : p.stride]
+            part = part[..., v : v + p.stride * p.wide : p.stride]
             part = part[:, :, : p.high, : p.wide]
             total += np.einsum("nchw,fc->nfhw", part, w[:, :, r, s])
-    return total
+    return total if bias is None else np.maximum(total + bias[:, None, None], 0)
 
 
 LAYERS = {
@@ -114,11 +131,13 @@ LAYERS = {
 
 
 @EMULATED
+@pytest.mark.parametrize("wide", [28, 64])
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_turned_image_comes_by_the_copy_engine(name: str) -> None:
+def test_a_turned_image_comes_by_the_copy_engine(name: str, wide: int) -> None:
+    """Whether rows are thought to be multiples of 16 bytes or not."""
     p = LAYERS[name]
     out = layer(p)
-    schedule = hb.autoschedule(out, target="sm_90a", sizes=(4, 256, 28, 28))
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=(4, 256, wide, wide))
     assert "a layer on tensor units by wgmma" in schedule.report
     kernel = hb.compile(out, target="sm_90a")
     assert ENGINE in kernel.source
@@ -126,6 +145,105 @@ def test_a_turned_image_comes_by_the_copy_engine(name: str) -> None:
     result = check(kernel, **inputs, sizes=p.size)
     wanted = exact(p, **inputs)
     assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+STAGED: dict[str, Any] = {"taps": 9, "reach": (2, 2, 0)}
+ALL: dict[str, Any] = STAGED | {"planes": True}
+FAR: dict[str, Any] = ALL | {"reach": (4, 4, 0)}
+PLANES = {
+    "rows of 64": (
+        Layer(3, 2, 5, 70, 40, 72, finished=True),
+        Tiling((64, 1, 1), 2, 1, 64, 32, 3, boxes=2, **ALL),
+    ),
+    "blocks that stay": (
+        Layer(3, 2, 7, 80, 64, 100, finished=True),
+        Tiling((64, 1, 1), 2, 1, 64, 32, 3, persistent=True, **ALL),
+    ),
+    "blocks that stay and add": (
+        Layer(3, 1, 6, 40, 72, 72, finished=True, residual=True),
+        Tiling((32, 1, 1), 2, 1, 64, 32, 3, persistent=True, boxes=2, **ALL),
+    ),
+    "floats": (Layer(3, 1, 4, 33, 24, 80), Tiling((32, 1, 1), 3, 1, 128, 16, 4, **ALL)),
+    "several rows": (
+        Layer(3, 2, 5, 32, 40, 136, finished=True),
+        Tiling((32, 2, 1), 2, 1, 128, 32, 4, planes=True),
+    ),
+    "all of a row": (
+        Layer(3, 3, 14, 14, 24, 40, finished=True),
+        Tiling((14, 4, 1), 2, 2, 64, 16, 4, planes=True),
+    ),
+    "odd rows of several images": (
+        Layer(3, 9, 7, 7, 40, 64, finished=True),
+        Tiling((7, 1, 8), 1, 1, 64, 32, 4, planes=True),
+    ),
+    "every second pixel": (
+        Layer(3, 2, 6, 17, 24, 70, stride=2, finished=True),
+        Tiling((16, 4, 1), 1, 1, 64, 16, 4, planes=True),
+    ),
+    "taps apart": (
+        Layer(3, 1, 9, 36, 32, 64, dilation=2, finished=True),
+        Tiling((32, 1, 1), 2, 1, 64, 32, 3, **FAR),
+    ),
+    "bfloat16": (
+        Layer(3, 1, 6, 64, 48, 64, brain=True),
+        Tiling((64, 1, 1), 1, 1, 64, 16, 4, **ALL),
+    ),
+    "images side by side, staged": (
+        Layer(3, 9, 7, 11, 40, 72, finished=True),
+        Tiling((8, 1, 8), 2, 1, 64, 32, 2, boxes=2, staged=True, **STAGED),
+    ),
+    "all pixels of a tap, staged": (
+        Layer(3, 2, 5, 18, 24, 24, finished=True, residual=True),
+        Tiling((16, 4, 1), 3, 1, 16, 16, 4, staged=True),
+    ),
+    "windows that lie apart, staged": (
+        Layer(3, 17, 4, 6, 16, 40, stride=2, brain=True),
+        Tiling((1, 1, 64), 1, 1, 32, 16, 3, steps=(2, 2, 1), staged=True, **STAGED),
+    ),
+    "sums in parts": (
+        Layer(3, 1, 9, 16, 80, 72, finished=True),
+        Tiling((16, 4, 1), 1, 2, 64, 32, 4, part=32, planes=True),
+    ),
+}
+
+
+@EMULATED
+@SIMULATED
+@pytest.mark.parametrize("name", PLANES)
+def test_filters_are_rows_of_a_product_and_pixels_its_columns(name: str) -> None:
+    p, tiling = PLANES[name]
+    out = layer(p)
+    hb.autoschedule(out, target="sm_90a", tilings={"total": tiling})
+    kernel = hb.compile(out, target="sm_90a")
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    inputs = inputs_of(p)
+    wanted = exact(p, **inputs)
+    for ready in (True, False):
+        result = check(kernel, **inputs, sizes=p.size, maps_ready=ready)
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+        found = simulate(kernels, plan, inputs, p.size, flags=ready)
+        assert found.faults == ()
+        (result,) = found.outputs.values()
+        assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+def test_results_in_planes_leave_by_boxes_or_by_shared_memory() -> None:
+    """By boxes where rows of 64 pixels lie side by side as they are read; images that lie beside
+    each other have their results turned.
+    """
+    machine = machine_for("sm_90a")
+    wide = Shape((64, 64, 8), 320, 320, 9, rows=2, reach=(2, 2, 0), planes=True)
+    found = candidates(wide, machine)[0]
+    assert found.planes
+    assert found.persistent
+    assert found.box == (64, 1, 1)
+    narrow = replace(wide, pixels=(32, 32, 8), filters=640, channels=640)
+    found = candidates(narrow, machine)[0]
+    assert found.staged
+    assert found.box == (32, 1, 2)
+    for shape in (wide, narrow):
+        others = candidates(replace(shape, planes=False), machine)
+        assert not any(t.planes or t.staged for t in others)
 
 
 def test_what_is_added_is_read_from_the_image_itself() -> None:

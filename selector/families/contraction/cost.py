@@ -112,7 +112,7 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     stays = t.unit == "group" and not t.part
     together = min(blocks, _beside(t, shape, sm, 0, stays=False))
     at_a_time = max(together, min(blocks, MOST_STAYING)) if stays else together
-    run = 1 << max(4, (shape.k - 1).bit_length())  # no shorter than any of the space
+    run = max(LINE, 1 << (shape.k - 1).bit_length())  # no shorter than any of the space
     twice = asked_twice(t, copied, run, MOST_IN_CLUSTER, shape, fitted) * t.own(shape.k)
     kilobytes = blocks * (sum(operand_bytes(t, shape)) * t.own(shape.k) + twice) / 1e3
     beyond = -shape.m % t.m, -shape.n % t.n

@@ -22,13 +22,15 @@ from selector.targets import LARGEST_BOX, find_target
 
 TRIED = 3
 GROUPS, BOXES = (1, 2, 3, 4), (1, 2)
+# Pixels of a row that are columns of a product, what these come in, and what leaves as a box.
+WIDE, EIGHT, BOXED = (8, 16, 32, 64), 8, 32
 FILTERS = (16, 32, 64, 96, 128, 256)
 REGISTERS, MOST, OTHERS = 65536, 232, 96  # of a multiprocessor, of a lane, for all but sums
 FEW_OTHERS = 64  # where weights stay, and a run is all that there is to sum up
 RUN_BYTES, MOST_STAGES = (32, 64, 128, 256), 6
 STRIPS = 2  # a ring that goes on from block to block needs no more
 MOST_STATEMENTS = 96  # of a group for a run: more take too long to compile
-ROOM = 200 << 10  # bytes of shared memory
+ROOM, WITH_SUMS = 200 << 10, 224 << 10  # bytes of shared memory, and with those of staged sums
 RESERVED = 3 << 10  # of a block of warps, for what is not of the layer
 # Cycles of a step beside the products, and of a block beside the steps; fitted to a layer of 12 x
 # 12 pixels on an H200.
@@ -42,6 +44,9 @@ STORED = 2  # dimensions of pixels that a box of results has
 # Elements that a thread of a block that stays reads for its results: the text of more takes too
 # long to compile (8.7 s for 384, below 3 s for half as many).
 MOST_READ = 192
+# Cycles of a line that lanes name one after the other, or one element of it at a time; of sums that
+# come by shared memory, and of each: of ten layers on an H100.
+GUARDED, ALONE, TURNED, STAGED = 3, 4, 2000, 0.25
 PIXELS = 8  # whose results for a filter a store of a warp has
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
@@ -106,12 +111,14 @@ def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     for one in _pixels(shape):
         runs = lengths[-2:] if one.taps == 1 else lengths[:2]
         left = min(MOST, REGISTERS // one.threads // 8 * 8)
-        for n, k in product(_filters(shape), runs):
-            few = n > 32 and n - 32 >= shape.filters
+        least = ROWS if one.planes else 32
+        for n, k in product(_filters(shape, one), runs):
+            few = n > least and n - least >= shape.filters
             t = replace(one, n=n, k=k)
             if few or t.sums + OTHERS > left or t.statements > MOST_STATEMENTS:
                 continue
-            stages = min(MOST_STAGES, ROOM // t.run_bytes)
+            room = min(ROOM, WITH_SUMS - t.staged_bytes)
+            stages = min(MOST_STAGES, room // t.run_bytes)
             if stages > 2:
                 yield from _ways(replace(t, stages=stages), shape, machine)
         if one.reach and shape.fixed and shape.rows:
@@ -120,18 +127,26 @@ def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
 
 def _resident(one: Tiling, shape: Shape, left: int) -> Iterator[Tiling]:
     """With all weights in the shared memory of blocks that stay."""
-    n = next((n for n in _filters(shape) if n >= shape.filters), 0)
+    n = next((n for n in _filters(shape, one) if n >= shape.filters), 0)
     t = replace(one, n=n, k=shape.deep, strips=STRIPS, persistent=True)
     if n and t.sums + FEW_OTHERS <= left and t.statements <= MOST_STATEMENTS:
         stages = min(MOST_STAGES, (ROOM - t.weight_bytes) // t.run_bytes)
-        if stages > 1 and t.sums * shape.rows <= MOST_READ:
+        if stages > 1 and _may_stay(t, shape):
             yield replace(t, stages=stages)
 
 
-def _filters(shape: Shape) -> Iterator[int]:
+def _may_stay(t: Tiling, shape: Shape) -> bool:
+    """Whether results of a block leave by boxes while it goes on."""
+    whole = t.planes == shape.planes and not (t.planes and t.box[0] % BOXED)
+    return whole and 0 < t.sums * shape.rows <= MOST_READ
+
+
+def _filters(shape: Shape, one: Tiling) -> Iterator[int]:
     """Filters of a block: where they lie along rows, these are short or whole lines."""
     for n in FILTERS:
         row = n * shape.bytes
+        if one.planes and n % ROWS:
+            continue
         if not shape.across or row <= LINE or row % LINE == 0:
             yield n
 
@@ -140,18 +155,39 @@ def _pixels(shape: Shape) -> Iterator[Tiling]:
     """The pixels of a block, for one tap a run, and for all taps where windows lie side by side."""
     dimensions = range(len(shape.pixels))
     wide, apart = shape.phases == 1 and any(shape.reach), max(shape.steps, default=1) > 1
+    planar = shape.planes and shape.phases == 1
+    leaving = (False, True) if planar else (False,)
     for reach in ((), shape.reach) if wide else ((),):
         taps = shape.taps if reach else 1
-        for box, groups, boxes in product(_boxes(len(dimensions), ROWS), GROUPS, BOXES):
+        ways = [(b, False, staged) for b in _boxes(len(dimensions), ROWS) for staged in leaving]
+        ways += [(b, True, False) for b in _wide(shape)] if planar else []
+        for (box, planes, staged), groups, boxes in product(ways, GROUPS, BOXES):
             if boxes > 1 and not reach:
                 continue
             for along in dimensions:
                 t = Tiling(
                     box, groups, along, FILTERS[0], shape.depth, 1, shape.bytes, boxes=boxes,
                     taps=taps, reach=reach, steps=shape.steps if reach and apart else (),
+                    planes=planes, staged=staged,
                 )  # fmt: skip
                 if _lies(t) and _in_reach(t, shape):
                     yield t
+
+
+def _wide(shape: Shape) -> Iterator[tuple[int, ...]]:
+    """Boxes of pixels that are columns of a product, as wide as rows are stored in: of a power of
+    two, or of all that an image has.
+    """
+    first, *others = shape.pixels
+    most = 1 << (first - 1).bit_length()
+    wide = {n for n in WIDE if n <= max(most, min(WIDE))} | (
+        {first} if first < ROWS else set[int]()
+    )
+    for x in sorted(wide):
+        left = ROWS // x
+        for rest in {(1,) * len(others), *_boxes(len(others), 1 << left.bit_length() - 1)}:
+            if x * prod(rest) % EIGHT == 0:
+                yield (x, *rest)
 
 
 def _lies(t: Tiling) -> bool:
@@ -162,7 +198,10 @@ def _lies(t: Tiling) -> bool:
     order = t.order
     if any(e > 1 and step > 1 for e, step in zip(t.box, t.steps, strict=False)):
         return False
-    last = max((i for i, d in enumerate(order) if t.box[d] > 1), default=0)
+    several = [i for i, d in enumerate(order) if t.box[d] > 1]
+    if t.planes and order[min(several)] != 0:
+        return False
+    last = max(several, default=0)
     whole = all(t.read[d] == t.box[d] for d in order[:last])
     if t.groups * t.boxes == 1:
         return whole and t.along == order[-1]
@@ -178,10 +217,10 @@ def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     if not several and t.taps > 1 and shape.channels < t.k:
         return  # threads copy what a single run has, element by element where rows end within it
     yield t
-    if several and shape.rows and t.sums * shape.rows <= MOST_READ:
+    if several and _may_stay(t, shape):
         yield replace(t, persistent=True)
     idle = machine.multiprocessors // _blocks(t, shape)
-    if shape.phases == t.taps == 1:
+    if shape.phases == t.taps == 1 and t.planes == shape.planes:
         own = {-(-runs // parts) for parts in range(2, min(runs, idle) + 1)}
         yield from (replace(t, part=n * t.k) for n in sorted(own))
 
@@ -223,7 +262,8 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     rows, strips = prod(t.block), max(t.strips, 1)
     terms = t.taps * t.k
     products = rows * t.n * terms / machine.rates["wgmma.f16" if t.bytes == 2 else "wgmma.s8"]
-    shared = (rows + t.groups * t.boxes * t.n) * terms * t.bytes / machine.shared
+    read = rows * (t.n // ROWS if t.planes else 1) + t.groups * t.boxes * t.n
+    shared = read * terms * t.bytes / machine.shared
     steps = shape.taps // t.taps * -(-(t.part or shape.channels) // t.k)
     blocks = _blocks(t, shape)
     arriving = _arriving(t, shape, min(blocks, machine.multiprocessors), machine)
@@ -243,11 +283,14 @@ def _lines(t: Tiling, shape: Shape) -> float:
     """That warps name to the first cache, one a cycle, for the results of a block where they store
     these themselves: in planes 8 pixels at once, of which those side by side are in one line.
     """
-    if not shape.planes:
+    if not shape.planes or (t.planes and t.box[0] % BOXED == 0):
         return 0.0
+    if t.staged:
+        return TURNED + STAGED * prod(t.block) * t.n * max(1, PIXELS / t.block[0])
     first = next((d for d in t.order if t.box[d] > 1), 0)
     run = 1 if first else min(PIXELS, t.box[0])
-    return prod(t.block) * t.n / run
+    lines = prod(t.block) * t.n / run * max(1, shape.rows - 1)
+    return lines if shape.phases > 1 else (ALONE if t.planes else GUARDED) * lines
 
 
 def _beside(row: int) -> float:

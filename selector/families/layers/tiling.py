@@ -7,7 +7,10 @@ from math import prod
 from selector.dataclass import dataclass
 from selector.families.contraction.tiling import LINE
 
-ROWS = 64  # pixels of a product by a warpgroup
+ROWS = 64  # pixels of a product by a warpgroup, or filters where these are its rows
+SUM_BYTES = 4
+HALVES = 1, 2, 4
+LANES = 1 << 16  # that a vector of Halide's has less than
 WARP_PIXELS = 16  # of a product by a warp
 WARP_DEPTHS = 32, 24, 16, 8  # channels of one of its vector statements, the most first
 UNIT = 16  # bytes of a row in shared memory that warps read at once
@@ -63,6 +66,10 @@ class Tiling:
     a row, one after the other, and their results leave one after the other (0: weights come with
     each run). ``apart``: the next block has other pixels, not other filters of the same ones.
 
+    What leaves in planes does so in two ways. ``planes``: the rows of a product are 64 filters and
+    its columns the pixels of a box, up to 64 of them. ``staged``: sums go through shared memory,
+    some filters at a time, so that threads side by side store pixels side by side.
+
     ``unit`` "warp": each of ``warps`` side by side along the first dimension, times ``groups``, has
     boxes of 16 pixels instead, so many ``sides`` of them side by side as well.
     """
@@ -82,6 +89,8 @@ class Tiling:
     strips: int = 0
     steps: tuple[int, ...] = ()
     apart: bool = False
+    planes: bool = False
+    staged: bool = False
     unit: str = "group"
     sides: int = 1
     warps: int = 1
@@ -96,8 +105,16 @@ class Tiling:
     @property
     def columns(self) -> int:
         """Filters of one vector statement."""
+        if self.planes:
+            return ROWS
         most = 16 * self.bytes
         return self.n if self.unit == "warp" else most if self.n % most == 0 else 16
+
+    @property
+    def halves(self) -> int:
+        """Vector statements for the pixels of a box, which take turns along its last dimension."""
+        lanes = prod(self.box) * ROWS * self.depth
+        return next(n for n in HALVES if lanes < n * LANES) if self.planes else 1
 
     @property
     def part_of(self) -> tuple[int, ...]:
@@ -134,12 +151,13 @@ class Tiling:
     @property
     def sums(self) -> int:
         """Registers of a thread's sums."""
-        return self.sides * self.boxes * self.n // 2
+        return prod(self.part_of) * self.n // (32 if self.unit == "warp" else 128)
 
     @property
     def statements(self) -> int:
         """Vector statements of a group for a run."""
-        return self.taps * self.boxes * (self.k // self.depth) * -(-self.n // self.columns)
+        parts = self.boxes * self.halves * -(-self.n // self.columns)
+        return self.taps * (self.k // self.depth) * parts
 
     @property
     def row_bytes(self) -> int:
@@ -166,7 +184,14 @@ class Tiling:
     @property
     def shared_bytes(self) -> int:
         """What a block takes of shared memory, without results."""
-        return self.stages * self.run_bytes + (self.weight_bytes if self.strips else 0)
+        stay = self.weight_bytes if self.strips else 0
+        return self.stages * self.run_bytes + stay + self.staged_bytes
+
+    @property
+    def staged_bytes(self) -> int:
+        """What sums on their way take of shared memory, with a pixel more in each row."""
+        rows = prod(self.block) // self.block[0]
+        return rows * (self.block[0] + 1) * self.columns * SUM_BYTES if self.staged else 0
 
     @property
     def threads(self) -> int:
@@ -184,6 +209,8 @@ class Tiling:
             (f"-part{self.part}", self.part),
             (f"-strips{self.strips}", self.strips),
             ("-apart", self.apart),
+            ("-planes", self.planes),
+            ("-staged", self.staged),
         )
         box, units = "x".join(map(str, self.box)), f"g{self.groups}"
         if self.unit == "warp":

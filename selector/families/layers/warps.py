@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from selector.families.layers.tiling import WARP_PIXELS, Shape, Tiling
+from selector.families.layers.tiling import LANES, WARP_PIXELS, Shape, Tiling
 
 SUMS = 64  # filters of all vectors of a warp side by side: 64 registers of sums a lane
 FILTERS = (8, 16, 24, 32, 48, 64)  # of a block, where channels come in runs
 RUNS = 32, 16  # channels
 STRIPS = 8
 STATEMENTS = 160  # of one tile, at most: more take too long to compile
-LANES = 1 << 16  # that a vector of Halide's has less than
 LEAST_SHARE = 0.25  # of products that are asked for
 
 

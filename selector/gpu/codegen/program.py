@@ -6,7 +6,7 @@ this file adds parameters, flags, helper functions and launch geometry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from functools import reduce
 
@@ -88,15 +88,15 @@ def emit_kernels(
     written = [_emit_kernel(kernel, module, program, target) for kernel in program.kernels]
     once = constant_kernels(program, module)
     again = [n for n in range(len(program.kernels)) if n not in once]
-    changed = frozenset[str]().union(*(traffic_of(program.kernels[n])[1] for n in again))
     early = again[1:] if target.has("griddepcontrol") else []
+    shared = {n: _shared(program, n, [b for b in again if b < n]) for n in early}
     options = [
         Options(
             kernel.name,
             target.shared_memory,
             _resident(kernel, module),
             patience,
-            written[number].pointing(changed) if number in early else None,
+            written[number].pointing(shared[number]) if number in early else None,
             not early or number in once or number == again[-1],
         )
         for number, kernel in enumerate(program.kernels)
@@ -121,6 +121,17 @@ def emit_kernels(
         intermediates, tuple(launches), patience, module.promises,
     )  # fmt: skip
     return kernels, plan
+
+
+def _shared(program: Program, number: int, earlier: Sequence[int]) -> Set[str]:
+    """Buffers that a kernel cannot touch while ``earlier`` ones run: what they write, and what it
+    writes and they read.
+    """
+    reads, writes = traffic_of(program.kernels[number])
+    found = set[str]()
+    for read, written in (traffic_of(program.kernels[n]) for n in earlier):
+        found |= written & (reads | writes) | read & writes
+    return found
 
 
 def _asked(kernel: Kernel, module: Module, kind: GridKind) -> int:

@@ -30,8 +30,8 @@ class Options:
     ``shared_memory``: bytes that a block of the target can have, and all blocks of a multiprocessor
     together; ``resident``: blocks of one that were asked for; ``patience``: seconds that a wait
     takes at most, None: as long as it takes. Of the launches that run in every call, is it the
-    ``last``, and by which parameters do those write that may not be complete when it starts
-    (``earlier``; None: it does not start early)?
+    ``last``, and by which parameters does it share memory with those that may not be complete when
+    it starts (``earlier``; None: it does not start early)?
     """
 
     name: str

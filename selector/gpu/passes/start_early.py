@@ -1,11 +1,12 @@
 """Kernels that start while the launch before them still runs (PTX ISA, ``griddepcontrol``).
 
 Of the launches of a plan that run in every call, each lets the next one start as soon as all of its
-own blocks have, and each but the first waits, in every block, before it touches memory that one of
-them writes. So what lies before that is done while the earlier launch ends: numbers of the block,
-barriers, and copies of what no launch writes. Whoever waits for a launch waits, through its own
-waiting, for all those before it. Launches that run once are complete by then: the call that
-holds them starts none early.
+own blocks have, and each but the first waits, in every block, before it touches memory that those
+before it write, or writes what they read; at its end if it does neither. So what lies before that
+is done while the earlier launch ends: numbers of the block, barriers, and copies of what no launch
+writes, or a whole launch that has nothing to do with those before. Whoever waits for a launch
+waits, through its own waiting, for all those before it. Launches that run once are complete by
+then: the call that holds them starts none early.
 
 Blocks that start early stay where they found room first. Where no multiprocessor has any but those
 that the launch before leaves idle, few of these get all of a small launch: ``crowd``.
@@ -27,8 +28,8 @@ ALLOW_NEXT, AWAIT_EARLIER = Dependents("allow"), Dependents("await")
 
 def start_early(kernel: Kernel, *, earlier: Set[str] | None, last: bool) -> Kernel:
     """The kernel, which lets the next launch start, unless it is the ``last``, and waits for those
-    before it where it first mentions one of the pointers and maps by which ``earlier`` launches
-    write; None: it starts when these are complete.
+    before it where it first mentions one of the pointers and maps to memory that it shares with
+    ``earlier`` launches; None: it starts when these are complete.
     """
     body = kernel.body
     if earlier is not None:

@@ -190,6 +190,10 @@ class Pool:
             except asyncio.CancelledError:
                 job.finish(_stopping())
                 raise
+            except Exception as error:  # costs the request and the worker, not all that follow
+                log.exception("worker %d", number)
+                job.finish(defect("the service failed", repr(error)))
+                answered = False
             finally:
                 await self._free(number, job)
             if answered and (reason := self._worn(worker)):

@@ -114,9 +114,12 @@ class WorkerProcess:
         self.peak = 0
         guard = loop.create_task(self._guard(memory))
         try:
-            assert self.process.stdin is not None
-            self.process.stdin.writelines(Frame({"kind": kind}, body).parts())
-            await self.process.stdin.drain()
+            stdin = self.process.stdin
+            assert stdin is not None
+            if stdin.is_closing():  # it is gone, and the loop knows: writing would be an error
+                raise BrokenPipeError
+            stdin.writelines(Frame({"kind": kind}, body).parts())
+            await stdin.drain()
             while True:
                 frame = await self._receive()
                 if frame.header.get("event") == "answer":

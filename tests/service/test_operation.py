@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
+import importlib.util
 import json
 import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,12 @@ from service_tools import CONV, SECRET, Server, renamed, running, until
 
 from selector.__main__ import main
 from selector.service import sandbox
+from selector.service.answers import Answer
+from selector.service.bodies import Body
+from selector.service.fairness import Shares
 from selector.service.frames import Frame
+from selector.service.metrics import Metrics
+from selector.service.pool import Pool
 from selector.service.processes import WorkerEndedError, WorkerProcess
 from selector.service.settings import Settings
 
@@ -101,6 +109,55 @@ def test_a_worker_that_is_killed_is_gone_whoever_holds_its_pipes(tmp_path: Path)
     fate, seconds = asyncio.run(ended())
     assert fate == "time"
     assert seconds < 10
+
+
+def _loops() -> dict[str, Callable[[], asyncio.AbstractEventLoop] | None]:
+    uvloop = importlib.util.find_spec("uvloop") and importlib.import_module("uvloop")
+    return {"asyncio": None} | ({"uvloop": uvloop.new_event_loop} if uvloop else {})
+
+
+@pytest.mark.parametrize("loop", _loops())
+def test_a_worker_that_has_ended_before_its_request(tmp_path: Path, loop: str) -> None:
+    """Whenever the loop notices it: at once, when it writes, or before that."""
+
+    async def ended(seconds: float) -> None:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec("cat", stdin=pipe, stdout=pipe)
+        worker = WorkerProcess(process, tmp_path / "scratch")
+        worker.process.kill()
+        await asyncio.sleep(seconds)
+        with pytest.raises(WorkerEndedError):
+            await worker.perform("select", b"", 5, 1 << 30, lambda stage, rules: None)
+        await worker.end()
+
+    with asyncio.Runner(loop_factory=_loops()[loop]) as runner:
+        for seconds in (0, 0, 0.001, 0.005, 0.02, 0.1, 0.3):
+            runner.run(ended(seconds))
+
+
+def test_a_defect_of_the_service_costs_one_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next one has a worker again."""
+
+    async def perform(worker: WorkerProcess, *_: object) -> tuple[Answer, bytes]:
+        if worker.served == 0 and not failed:
+            failed.append(worker)
+            raise RuntimeError("nobody thought of this")
+        return Answer(200, b"done"), b""
+
+    async def answers() -> list[int]:
+        pool = Pool(Settings(store=tmp_path, workers=1), Metrics())
+        pool.start()
+        jobs = [await pool.submit("select", Body("one", Shares(100, 100))) for _ in range(2)]
+        found = [(await job.done)[0].status for job in jobs]
+        await pool.close()
+        return found
+
+    failed: list[WorkerProcess] = []
+    monkeypatch.setattr(WorkerProcess, "perform", perform)
+    assert asyncio.run(answers()) == [500, 200]
+    assert "nobody thought of this" in caplog.text
 
 
 def test_no_worker_without_confinement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import halide as hl
@@ -281,7 +282,7 @@ def attention(problem: Any) -> hl.Func:
                 pass
         if problem.causal:
             counts = (j <= i) & (j > i - problem.window) if problem.window else j <= i
-            s = hl.select(counts, s, hl.f32(-math.inf))
+            s = _seen(counts, s)
         return s
 
     return _attended(problem, a, (i, n), score, lambda mixed, total: mixed / total)
@@ -291,17 +292,18 @@ def lengths(problem: Any) -> hl.Func:
     """With sequences ``b``: neither keys nor queries behind the end of one count."""
     a = params(problem)
     counts = (j < a["lengths"][b]) & (i < a["lengths"][b])
-    return _attended(
-        problem, a, (i, n, b), lambda s: hl.select(counts, s, hl.f32(-math.inf)), _or_nothing
-    )
+    return _attended(problem, a, (i, n, b), partial(_seen, counts), _or_nothing)
 
 
 def block_mask(problem: Any) -> hl.Func:
     a = params(problem)
     counts = a["mask"][j / BLOCK, i / BLOCK] != 0
-    return _attended(
-        problem, a, (i, n), lambda s: hl.select(counts, s, hl.f32(-math.inf)), _or_nothing
-    )
+    return _attended(problem, a, (i, n), partial(_seen, counts), _or_nothing)
+
+
+def _seen(counts: hl.Expr, score: hl.Expr) -> hl.Expr:
+    """Nothing of a key that does not count."""
+    return hl.select(counts, score, hl.f32(-math.inf))
 
 
 def _or_nothing(mixed: hl.Expr, total: hl.Expr) -> hl.Expr:

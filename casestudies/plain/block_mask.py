@@ -11,7 +11,7 @@ from typing import Any
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
 from casestudies.common.data import random_inputs
-from casestudies.plain.common import BLOCK
+from casestudies.plain.common import BLOCK, tensor
 from casestudies.plain.job import plain_case
 from selector.diagnostics import UserError
 
@@ -95,12 +95,8 @@ def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
 
 
 def _tensors(problem: Problem, inputs: Arrays) -> tuple[list[Any], Any]:
-    from casestudies.common.gpu_torch import torch
-
-    found = [torch.from_dlpack(inputs[name])[None] for name in "QKV"]
-    if problem.operand == "bf16":
-        found = [x.view(torch.bfloat16) for x in found]
-    return found, torch.from_dlpack(inputs["mask"])
+    arrays = [tensor(inputs[name], problem.operand)[None] for name in "QKV"]
+    return arrays, tensor(inputs["mask"])
 
 
 def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], object] | None:

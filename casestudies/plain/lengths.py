@@ -10,6 +10,7 @@ from typing import Any
 
 from casestudies.common.case import Arrays, ArraySpec, Peer
 from casestudies.common.data import random_inputs
+from casestudies.plain.common import tensor
 from casestudies.plain.job import plain_case
 from selector.diagnostics import UserError
 
@@ -91,12 +92,8 @@ def reference(problem: Problem, inputs: Mapping[str, Any], xp: Any) -> Any:
 
 
 def _tensors(problem: Problem, inputs: Arrays) -> tuple[list[Any], Any]:
-    from casestudies.common.gpu_torch import torch
-
-    found = [torch.from_dlpack(inputs[name]) for name in "QKV"]
-    if problem.operand == "bf16":
-        found = [x.view(torch.bfloat16) for x in found]
-    return found, torch.from_dlpack(inputs["lengths"])
+    arrays = [tensor(inputs[name], problem.operand) for name in "QKV"]
+    return arrays, tensor(inputs["lengths"])
 
 
 def _packed(problem: Problem, inputs: Arrays) -> tuple[list[Any], Any]:

@@ -9,13 +9,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from changed_forms import CHANGED, Changed
 from form_programs import Scope, of_bytes, of_pipelines, of_sums, of_texts
 
 from selector.diagnostics import InternalError
+from selector.eqsat.select import _Selector  # pyright: ignore[reportPrivateUsage]
+from selector.ir.module import Module
+from selector.ir.nodes import Allocate, Block
 from selector.ir.types import IllTyped
+from selector.targets import find_target
 from selector.workbench.prove.forms import Change, changes
 from selector.workbench.prove.sizes import Unproved
 from selector.workbench.prove.statements import Refuted, same_scopes
@@ -68,6 +73,27 @@ def _made(change: Changed, scopes: Iterable[Scope]) -> Iterator[Change]:
             yield from (c for c in changes(scope, legal) if c.name == change.by)
         except (IllTyped, InternalError, AssertionError):
             continue
+
+
+def test_all_that_is_solved_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forms are those that selection looks at: all that it has, where each is a miss."""
+    scopes = (*of_sums(), *of_texts()[::5])
+    solved: list[Allocate] = []
+
+    def attempt(_: _Selector, form: Allocate, computed: Any = None) -> Any:
+        solved.append(form)
+        return form, computed, ("a miss",)
+
+    monkeypatch.setattr(_Selector, "solved", attempt)
+    empty = Module("empty", (), (), Block(()))
+    seen = Counter[bool]()
+    for name, scope, legal in scopes:
+        solved.clear()
+        _Selector(empty, find_target("sm_90a"), legal, strict=False).attempt(scope)
+        made = {change.after for change in changes(scope, legal)}
+        assert {*solved} <= made, name
+        seen[len(solved) > 3] += 1
+    assert min(seen[True], seen[False]) > 10
 
 
 def test_every_pass_has_wrong_versions() -> None:

@@ -1,4 +1,6 @@
-"""Floats of eight bits as programs decode them: told by the values of all 256 bytes."""
+"""Floats of eight bits as programs decode them: told by the values of all 256 bytes, and not by
+``operands.decoded``, which is what is in question.
+"""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 
 from selector.dataclass import dataclass
 from selector.ir.nodes import BinaryOp
-from selector.ir.types import Type, limits, round_to
+from selector.ir.types import Type, round_to
+from selector.operands.exact import inside, whole_numbers
 from selector.workbench.prove.terms import ZERO, Number, Poly, number
 
 Exact = frozenset[Type | Number]
 """Types and numbers of which a float is one."""
-_SIGNIFICANT = {"float16": 11, "float32": 24, "float64": 53, "bfloat16": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,7 @@ def truth(t: Type, p: Poly) -> Worth:
 def combined(
     op: BinaryOp, a: tuple[int, int] | None, b: tuple[int, int] | None
 ) -> tuple[int, int] | None:
+    """The range of a result; not by ``operands.exact``, whose ranges are what is in question."""
     if a is None or b is None:
         return None
     match op:
@@ -128,12 +129,7 @@ def is_half(v: Worth) -> bool:
 def fits(v: Worth, t: Type) -> bool:
     """Whether a type has a value exactly."""
     if v.within is not None:
-        if t.is_integer:
-            low, high = limits(t)
-        else:
-            high = 1 << _SIGNIFICANT[str(t)]
-            low = -high
-        return low <= v.within[0] and v.within[1] <= high
+        return inside(v.within, whole_numbers(t))
     return t.is_float and bool(v.exact) and all(_has(t, x) for x in v.exact)
 
 

@@ -48,9 +48,11 @@ def text_size(texts: Iterable[Printed], module: Module) -> TextSize:
 
 
 def _times(text: Printed) -> list[int]:
-    """How often each line is written, unrolled."""
+    """How often each line is written, unrolled; a pragma is none."""
     times = [1] * len(text.lines)
     for first, end, loop in text.loops:
+        if loop.how != "plain":
+            times[first - 1] = 0
         if (n := _iterations(loop)) != 1:
             times[first:end] = [n * before for before in times[first:end]]
     return times
@@ -87,7 +89,7 @@ class _Lines:
 
     @property
     def part(self) -> Part:
-        loops = (x for x in self.text.loops if x[0] <= self.first < x[1] and _iterations(x[2]) > 1)
+        loops = (x for x in self.text.loops if x[0] < self.first < x[1] and _iterations(x[2]) > 1)
         names = tuple(loop.var for _, _, loop in sorted(loops, key=lambda x: x[0]))
         statement = self.text.lines[self.first].strip()[:200]
         return Part(replace(self.place, statement=statement), names, self.copies, self.characters)

@@ -83,7 +83,7 @@ _SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun, Store)
 @dataclass(frozen=True, slots=True)
 class Printed:
     """The lines of a kernel. ``nodes``: each with its first line; ``loops``: each with its first
-    line and the one behind its last.
+    line, below its pragma, and the one behind its last.
     """
 
     kernel: Kernel
@@ -168,7 +168,8 @@ class _Printer:
 
     def body(self, body: Body, indent: str) -> None:
         for node in body:
-            self.nodes.append((len(self.lines), node))
+            if not isinstance(node, For):
+                self.nodes.append((len(self.lines), node))
             self.node(node, indent)
 
     def node(self, node: Node, indent: str) -> None:
@@ -184,6 +185,7 @@ class _Printer:
                 on = f"++{var}" if step is None else f"{var} += {spell(step)}"
                 test = less(var, stop) if also is None else both(also, less(var, stop))
                 begin = len(self.lines)
+                self.nodes.append((begin, node))
                 self.block(f"for ({first}; {spell(test)}; {on})", body, indent)
                 self.loops.append((begin, len(self.lines), node))
             case Fused():

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
+from operator import mul
 from typing import TypeVar
 
 from selector.dataclass import dataclass
@@ -36,11 +37,8 @@ def text_size(texts: Iterable[Printed], module: Module) -> TextSize:
     """Of the kernels of a program."""
     texts = tuple(texts)
     times = [_times(text) for text in texts]
-    characters = sum(
-        n * len(line.strip(_BRACKETS))
-        for text, copies in zip(texts, times, strict=True)
-        for n, line in zip(copies, text.lines, strict=True)
-    )
+    lengths = ([len(line.strip(_BRACKETS)) for line in text.lines] for text in texts)
+    characters = sum(sum(map(mul, n, each)) for n, each in zip(times, lengths, strict=True))
     size = TextSize(characters, sum(len(text.loops) for text in texts))
     if size.seconds <= AT_ONCE:
         return size

@@ -78,6 +78,7 @@ _PRAGMAS = {
 _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
 # Alone, on the line of what they stand under.
 _SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun, Store)
+_APART = (Local, If, Fused, Comment, Map)  # what is no list of statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,26 +169,33 @@ class _Printer:
 
     def body(self, body: Body, indent: str) -> None:
         for node in body:
-            if not isinstance(node, For):
-                self.nodes.append((len(self.lines), node))
-            self.node(node, indent)
+            if isinstance(node, For):
+                self.loop(node, indent)
+                continue
+            self.nodes.append((len(self.lines), node))
+            if isinstance(node, _APART):
+                self.node(node, indent)
+            else:
+                self.lines += [indent + text for text in self.statements(node)]
 
-    def node(self, node: Node, indent: str) -> None:
+    def loop(self, loop: For, indent: str) -> None:
+        self.lines += [indent + text for text in _PRAGMAS[loop.how]]
+        begin = len(self.lines)
+        self.nodes.append((begin, loop))
+        var, stop = loop.var, loop.stop
+        first = "" if loop.start is None else f"int {var} = {spell(loop.start)}"
+        on = f"++{var}" if loop.step is None else f"{var} += {spell(loop.step)}"
+        test = less(var, stop) if loop.also is None else both(loop.also, less(var, stop))
+        self.block(f"for ({first}; {spell(test)}; {on})", loop.body, indent)
+        self.loops.append((begin, len(self.lines), loop))
+
+    def node(self, node: Local | If | Fused | Comment | Map, indent: str) -> None:
         match node:
             case Local(body):
                 self.block("", body, indent)
             case If(condition, then, otherwise):
                 self.block(f"if ({spell(condition)})", then, indent)
                 self.otherwise(otherwise, indent)
-            case For(how, var, start, stop, step, body, also):
-                self.lines += [indent + text for text in _PRAGMAS[how]]
-                first = "" if start is None else f"int {var} = {spell(start)}"
-                on = f"++{var}" if step is None else f"{var} += {spell(step)}"
-                test = less(var, stop) if also is None else both(also, less(var, stop))
-                begin = len(self.lines)
-                self.nodes.append((begin, node))
-                self.block(f"for ({first}; {spell(test)}; {on})", body, indent)
-                self.loops.append((begin, len(self.lines), node))
             case Fused():
                 texts = fused_lines(node, self.fragments)
                 self.lines += [indent + text for text in texts]
@@ -195,8 +203,6 @@ class _Printer:
                 self.lines.append(f"{indent}// {text}")
             case Map():
                 pass
-            case _:
-                self.lines += [indent + text for text in self.statements(node)]
 
     def block(self, head: str, body: Body, indent: str) -> None:
         """``head { ... }``, or a short statement behind the head."""

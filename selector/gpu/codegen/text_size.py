@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from itertools import pairwise
-from operator import mul
+from operator import itemgetter, mul
 from typing import TypeVar
 
 from selector.dataclass import dataclass
@@ -22,7 +23,7 @@ from selector.gpu.ir.nodes import Comment, For, Let, Node
 from selector.gpu.ir.views import View
 from selector.ir.contents import loaded, nodes_of
 from selector.ir.module import Module
-from selector.ir.nodes import Allocate, FloatImm, IntImm, Role, Store, Var
+from selector.ir.nodes import Allocate, IntImm, Role, Store, Var
 from selector.ir.traverse import walk_stmt
 from selector.runtime.plan import AT_ONCE, Part, TextSize
 
@@ -30,7 +31,7 @@ T = TypeVar("T", bound=Hashable)
 
 _SHORT = 16  # iterations of a loop that NVRTC unrolls by itself
 _BRACKETS = " {}"  # of blocks, with what is before them
-_DIGITS = "0123456789_"
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def text_size(texts: Iterable[Printed], module: Module) -> TextSize:
@@ -76,21 +77,25 @@ def _iterations(loop: For) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Those of a node, and how often they are written; ``place``: a Func and its stage."""
+    """Those of a node from the ``first`` on, and how often they are written; ``place``: the name of
+    a Func and its stage, where it is known.
+    """
 
-    place: Where
-    node: Node
+    place: tuple[str, str]
     text: Printed
     first: int
     copies: int
     characters: int
 
     @property
-    def part(self) -> Part:
-        loops = (x for x in self.text.loops if x[0] < self.first < x[1] and _iterations(x[2]) > 1)
-        names = tuple(loop.var for _, _, loop in sorted(loops, key=lambda x: x[0]))
-        statement = self.text.lines[self.first].strip()[:200]
-        return Part(replace(self.place, statement=statement), names, self.copies, self.characters)
+    def statement(self) -> str:
+        return self.text.lines[self.first].strip()
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The unrolled ones around them, outer ones first."""
+        around = (x for x in self.text.loops if x[0] < self.first < x[1] and _iterations(x[2]) > 1)
+        return tuple(loop.var for _, _, loop in sorted(around, key=itemgetter(0)))
 
 
 def _largest(texts: Iterable[tuple[Printed, list[int]]], places: dict[str, Where]) -> Part:
@@ -99,12 +104,14 @@ def _largest(texts: Iterable[tuple[Printed, list[int]]], places: dict[str, Where
     is for the one that its kernel is named by.
     """
     found = [lines for text, times in texts for lines in _owned(text, times, places)]
-    most = _most((x.place, x.characters) for x in found)
-    parts = [(_shape(x.node), x) for x in found if x.place == most]
-    key = _most((shape, x.characters) for shape, x in parts)
-    same = [x for shape, x in parts if shape == key]
+    name, stage = most = _most((x.place, x.characters) for x in found)
+    forms = [(x.statement.translate(_NO_DIGITS), x) for x in found if x.place == most]
+    longest = _most((form, x.characters) for form, x in forms)
+    same = [x for form, x in forms if form == longest]
+    place = places.get(name, Where(name))
+    place = replace(place, stage=stage or place.stage, statement=same[0].statement[:200])
     copies, characters = sum(x.copies for x in same), sum(x.characters for x in same)
-    return replace(same[0].part, copies=copies, characters=characters)
+    return Part(place, same[0].loops, copies, characters)
 
 
 def _most(items: Iterable[tuple[T, int]]) -> T:
@@ -119,20 +126,21 @@ def _owned(text: Printed, times: list[int], places: dict[str, Where]) -> Iterato
     """The lines of each node: for what the last one that says so writes. Names in a kernel begin
     with those of the program, and those of loops with Func and stage.
     """
+    known = cache(partial(_known, places=places))
     kernel = text.kernel.name.removeprefix("kernel_")
-    name, stages = _known(kernel, places) or kernel, dict[str, str]()
+    name, stages = known(kernel) or kernel, dict[str, str]()
+    sizes = [n * len(line.strip(_BRACKETS)) for n, line in zip(times, text.lines, strict=True)]
     ends = (*(first for first, _ in text.nodes), len(text.lines))
     for (first, end), (_, node) in zip(pairwise(ends), text.nodes, strict=True):
-        if written := _written(node):
-            func = _known(written, places)
-            name = func or name
+        if first == end:  # what it stands under is on its line, too
+            continue
+        written = _written(node)
+        if func := known(written):
+            name = func
             stage = written[len(func) + 1 :].partition("_")[0]
-            if func and stage[:1] == "s" and stage[1:].isdigit():
+            if stage[:1] == "s" and stage[1:].isdigit():
                 stages[func] = "update" if int(stage[1:]) else "init"
-        place = places.get(name, Where(name))
-        place = replace(place, stage=stages.get(name, place.stage))
-        characters = sum(times[n] * len(text.lines[n].strip(_BRACKETS)) for n in range(first, end))
-        yield _Lines(place, node, text, first, times[first] if first < end else 0, characters)
+        yield _Lines((name, stages.get(name, "")), text, first, times[first], sum(sizes[first:end]))
 
 
 def _known(name: str, places: dict[str, Where]) -> str:
@@ -158,23 +166,6 @@ def _written(node: Node) -> str:
             return ""
         case _:
             return next((v.name for v in nodes_of(to, Var)), "")
-
-
-def _shape(x: object) -> Hashable:
-    """A node but for the numbers in it, those that names end with and what stands inside of it."""
-    match x:
-        case str():
-            return x.rstrip(_DIGITS)
-        case int() | float() | IntImm() | FloatImm():
-            return ""
-        case tuple():
-            return tuple(map(_shape, x))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        case _:
-            fields = getattr(type(x), "__dataclass_fields__", ())
-            return (type(x), *(_shape(getattr(x, name)) for name in fields if name not in _INSIDE))
-
-
-_INSIDE = ("body", "then", "otherwise")
 
 
 def _places(module: Module) -> dict[str, Where]:

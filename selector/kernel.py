@@ -166,12 +166,9 @@ class Kernel:
         if found is not None:
             return found
         from selector.runtime import nvrtc
-        from selector.runtime.text_size import funcs_of
 
         start = time.perf_counter()
-        code = nvrtc.compile_to_cubin(
-            self.source, self.plan.target, funcs=lambda: funcs_of(self.module)
-        )
+        code = nvrtc.compile_to_cubin(self.source, self.plan.target, size=self.plan.size)
         self._clock.time("cubin", start)
         self._keep(with_cubin(self._artifact, code))
         return code

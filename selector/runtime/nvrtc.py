@@ -17,21 +17,18 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from selector import environment
 from selector.dataclass import dataclass
-from selector.diagnostics import InternalError, LimitError, ScheduleError, UserError, Where
+from selector.diagnostics import InternalError, LimitError, ScheduleError, UserError
+from selector.runtime.plan import Part, TextSize
 from selector.runtime.sums import overlaps
-from selector.runtime.text_size import TextSize, unrolled_size
 
 OPTIONS = ("-std=c++17", "-ftz=false")
-AT_ONCE = 2.0
-"""Seconds, foretold of a text, that NVRTC may take in this process."""
 _CHILD = "selector.runtime.nvrtc_child"
 _INSTALL = "install the compiler: pip install tensor-selector[compile]"
 _TOOLS = "install the CUDA binary tools: pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm"
@@ -110,20 +107,14 @@ def include_directories() -> tuple[str, ...]:
 
 
 def compile_to_cubin(
-    source: str,
-    arch: str,
-    options: tuple[str, ...] = (),
-    *,
-    bounded: bool = True,
-    funcs: Callable[[], Mapping[str, Where]] = dict,
+    source: str, arch: str, options: tuple[str, ...] = (), size: TextSize | None = None
 ) -> bytes:
     """Machine code for ``arch`` (``sm_80`` ... ``sm_90a``) of CUDA C++ ``source``.
 
-    A source that is foretold to take longer than a moment is compiled in a process of its own,
-    which has ``SELECTOR_NVRTC_SECONDS`` of the processor; not so without ``bounded``, for a process
-    that is bounded as a whole. What is foretold is no bound (``text_size.SECONDS`` says how far it
-    was off): a source that takes longer than its size shows is waited for. ``funcs`` are the user's
-    Funcs by their names in the source, for the error of one that is too large.
+    A source of a ``size`` that is foretold to take longer than a moment is compiled in a process of
+    its own, which has ``SELECTOR_NVRTC_SECONDS`` of the processor; not so without the size, for a
+    process that is bounded as a whole. What is foretold is no bound (``plan.SECONDS`` says how far
+    it was off): a source that takes longer than its size shows is waited for.
 
     ``UserError`` if there is no NVRTC or it does not know ``arch``, ``ScheduleError`` if a thread
     cannot have the registers that an instruction needs, if machine code overwrites sums (``sums``),
@@ -132,15 +123,14 @@ def compile_to_cubin(
     should.
     """
     _check_arch(bindings(), arch)
-    size = unrolled_size(source) if bounded else None
-    if size is None or size.seconds <= AT_ONCE:
+    if size is None or size.largest is None:
         cubin, log = compiled(source, arch, options)
     else:
         seconds = environment.nvrtc_seconds()
         try:
             cubin, log = compile_apart(source, arch, options, seconds)
         except LimitError as error:
-            raise _too_large(size, seconds, funcs()) from error
+            raise _too_large(size, size.largest, seconds) from error
     if not cubin:
         _refuse_registers(log)
         raise InternalError(_failure(source, arch, log))
@@ -258,11 +248,8 @@ def _checked(nvrtc: Any, result: tuple[Any, ...]) -> Any:
     return values[0] if values else None
 
 
-def _too_large(size: TextSize, seconds: float, funcs: Mapping[str, Where]) -> ScheduleError:
-    most = size.largest(funcs)
-    place = funcs.get(most.func, Where(most.func))
-    place = replace(place, stage=most.stage or place.stage, statement=most.line.text[:200])
-    names = [f"`{name}`" for name in most.line.loops]
+def _too_large(size: TextSize, most: Part, seconds: float) -> ScheduleError:
+    place, names = most.where, [f"`{name}`" for name in most.loops]
     loops = f" (here {' and '.join(names)})" if names else ""
     func = f"`{place.func}`{place.stage and f' ({place.stage})'}"
     return ScheduleError(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import Any, assert_never
 
+from selector.diagnostics import Where
 from selector.ir.nodes import BufferParam, Dim, Expr, Role, ScalarParam
 from selector.ir.parser import parse_expr
 from selector.ir.printer import print_expr
@@ -20,7 +21,9 @@ from selector.runtime.plan import (
     Launch,
     MapArgument,
     MapsReady,
+    Part,
     Plan,
+    TextSize,
     ValueArgument,
 )
 
@@ -50,6 +53,7 @@ def plan_to_json(plan: Plan) -> Json:
         "launches": [_launch_to_json(launch) for launch in plan.launches],
         "patience": plan.patience,
         "promises": [_promise_to_json(p) for p in plan.promises],
+        **({"size": asdict(plan.size)} if plan.size is not None else {}),
     }
 
 
@@ -84,6 +88,7 @@ def plan_from_json(data: Json, source: str) -> Plan:
         launches=tuple(read.launch(entry) for entry in data["launches"]),
         patience=None if data.get("patience") is None else float(data["patience"]),
         promises=tuple(read.promise(p) for p in data.get("promises", ())),
+        size=_size(data["size"]) if "size" in data else None,
     )
 
 
@@ -155,6 +160,15 @@ def _copy(data: Any) -> CopyCost:
     names = (_text(kernel), _text(to), _text(source))
     numbers = (int(threads), int(of), int(width), int(conflicts))
     return CopyCost(*names, *numbers, float(share), CopyLimit(limit))
+
+
+def _size(data: Json) -> TextSize:
+    part = data["largest"]
+    if part is not None:
+        where = Where(**{name: _text(value) for name, value in part["where"].items()})
+        loops = tuple(_text(name) for name in part["loops"])
+        part = Part(where, loops, int(part["copies"]), int(part["characters"]))
+    return TextSize(int(data["characters"]), int(data["loops"]), part)
 
 
 def _text(value: Any) -> str:

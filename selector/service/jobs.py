@@ -161,7 +161,7 @@ def _cubin(source: str, target: Target, clock: pipeline.Clock, watch: Watch) -> 
 
     watch("cubin")
     start = time.perf_counter()
-    code = nvrtc.compile_to_cubin(source, target.name, bounded=False)  # the worker is
+    code = nvrtc.compile_to_cubin(source, target.name)
     clock.time("cubin", start)
     return code
 

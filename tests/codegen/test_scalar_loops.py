@@ -12,8 +12,7 @@ from emulation import run
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
-from selector.runtime import nvrtc
-from selector.runtime.text_size import unrolled_size
+from selector.runtime.plan import AT_ONCE
 
 
 def depthwise(tile: int) -> hl.Func:
@@ -39,7 +38,9 @@ def depthwise(tile: int) -> hl.Func:
 @pytest.mark.filterwarnings("ignore:not everything was selected")
 def test_a_depthwise_convolution(tile: int) -> None:
     kernel = hb.compile(depthwise(tile), target="sm_80", strict=False)
-    assert unrolled_size(kernel.source).seconds < nvrtc.AT_ONCE / 2
+    size = kernel.plan.size
+    assert size is not None
+    assert size.seconds < AT_ONCE / 2
     assert kernel.cubin()[:4] == b"\x7fELF"
 
 
@@ -74,7 +75,9 @@ def test_an_unrolled_stage_is_a_loop_for_all_threads() -> None:
 @pytest.mark.nvrtc
 def test_what_is_unrolled_too_often_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = hb.compile(unrolled(shared=False), target="sm_80")
-    assert unrolled_size(kernel.source).seconds > nvrtc.AT_ONCE
+    size = kernel.plan.size
+    assert size is not None
+    assert size.seconds > AT_ONCE
     monkeypatch.setenv("SELECTOR_NVRTC_SECONDS", "0.1")
     with pytest.raises(ScheduleError) as caught:
         kernel.cubin()

@@ -19,13 +19,14 @@ from selector.gpu.codegen.kernel import KernelEmitter
 from selector.gpu.codegen.scalars.names import Names, comment, identifier
 from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.codegen.shared_memory import SharedMemory
+from selector.gpu.codegen.text_size import text_size
 from selector.gpu.codegen.unwritten import loops_of
 from selector.gpu.codegen.warpgroups.arrangement import arrange
 from selector.gpu.codegen.warpgroups.boxes import READY, STORES_READY
 from selector.gpu.codegen.warpgroups.clusters import clamped, from_the_end
 from selector.gpu.codegen.warpgroups.tensor_kernels import NAMES
 from selector.gpu.cuda.preamble import preamble
-from selector.gpu.cuda.printer import print_kernel
+from selector.gpu.cuda.printer import printed
 from selector.gpu.ir import nodes as ir
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
@@ -111,7 +112,8 @@ def emit_kernels(
         found = crowd(kernels[before], kernels[number], target.multiprocessor)
         launches[number] = replace(launches[number], crowd=found)
     used: dict[str, str] = {}
-    body = "\n".join([print_kernel(kernel, used) for kernel in kernels])
+    texts = [printed(kernel, used) for kernel in kernels]
+    body = "\n".join(map(str, texts))
     head = comment(f"{module.name} for {target.name}, made by tensor-selector.") + "\n"
     helpers = preamble(body, used, own=target.capability >= BLACKWELL)
     source = f"{head}{helpers}\n{body}"
@@ -119,6 +121,7 @@ def emit_kernels(
     plan = Plan(
         module.name, target.name, source, module.buffers, module.scalars, module.requirements,
         intermediates, tuple(launches), patience, module.promises,
+        text_size(texts, module),
     )  # fmt: skip
     return kernels, plan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from selector.dataclass import dataclass
 from selector.gpu.cuda.copies import copy_line, engine_line, store_line
 from selector.gpu.cuda.expressions import TYPES, operand, parity, spell
 from selector.gpu.cuda.fused import fused_lines
@@ -77,15 +78,38 @@ _PRAGMAS = {
 _DEPENDENTS = {"allow": "next_may_start();", "await": "await_launches();"}
 # Alone, on the line of what they stand under.
 _SHORT = (Init, Retire, Arrive, Await, Drain, Leave, Prefetch, CopyRun, Store)
+_APART = (Local, If, Fused, Comment, Map)  # what is no list of statements
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The lines of a kernel. ``nodes``: each with its first line; ``loops``: each with its first
+    line, below its pragma, and the one behind its last.
+    """
+
+    kernel: Kernel
+    lines: tuple[str, ...]
+    nodes: tuple[tuple[int, Node], ...]
+    loops: tuple[tuple[int, int, For], ...]
+
+    def __str__(self) -> str:
+        return "".join([f"{line}\n" for line in self.lines])
 
 
 def print_kernel(kernel: Kernel, wrappers: dict[str, str] | None = None) -> str:
     """The definition of a kernel; ``wrappers`` as for ``print_body``."""
+    return str(printed(kernel, {} if wrappers is None else wrappers))
+
+
+def printed(kernel: Kernel, wrappers: dict[str, str]) -> Printed:
+    """The same with what its lines are from."""
     parameters = ", ".join(map(_parameter, kernel.parameters))
-    head = f'extern "C" __global__ void {_bounds(kernel)} {kernel.name}({parameters})'
-    lines = "".join(f"{INDENT}{line}\n" for line in _shared(kernel))
-    body = print_body((*kernel.declarations, *kernel.body), INDENT, wrappers)
-    return f"{head} {{\n{lines}{body}}}\n"
+    head = f'extern "C" __global__ void {_bounds(kernel)} {kernel.name}({parameters}) {{'
+    printer = _Printer(wrappers)
+    printer.lines += [head, *(f"{INDENT}{line}" for line in _shared(kernel))]
+    printer.body((*kernel.declarations, *kernel.body), INDENT)
+    printer.lines.append("}")
+    return Printed(kernel, tuple(printer.lines), tuple(printer.nodes), tuple(printer.loops))
 
 
 def _bounds(kernel: Kernel) -> str:
@@ -132,30 +156,46 @@ def print_body(body: Body, indent: str = "", wrappers: dict[str, str] | None = N
 
 
 class _Printer:
-    """Collects lines and ``wrappers``. ``fragments``: those declared so far."""
+    """Collects lines and ``wrappers``. ``fragments``: those declared so far; ``nodes`` and
+    ``loops`` as for ``Printed``.
+    """
 
     def __init__(self, wrappers: dict[str, str]) -> None:
         self.wrappers = wrappers
         self.fragments: dict[str, Fragment] = {}
         self.lines: list[str] = []
+        self.nodes: list[tuple[int, Node]] = []
+        self.loops: list[tuple[int, int, For]] = []
 
     def body(self, body: Body, indent: str) -> None:
         for node in body:
-            self.node(node, indent)
+            if isinstance(node, For):
+                self.loop(node, indent)
+                continue
+            self.nodes.append((len(self.lines), node))
+            if isinstance(node, _APART):
+                self.node(node, indent)
+            else:
+                self.lines += [indent + text for text in self.statements(node)]
 
-    def node(self, node: Node, indent: str) -> None:
+    def loop(self, loop: For, indent: str) -> None:
+        self.lines += [indent + text for text in _PRAGMAS[loop.how]]
+        begin = len(self.lines)
+        self.nodes.append((begin, loop))
+        var, stop = loop.var, loop.stop
+        first = "" if loop.start is None else f"int {var} = {spell(loop.start)}"
+        on = f"++{var}" if loop.step is None else f"{var} += {spell(loop.step)}"
+        test = less(var, stop) if loop.also is None else both(loop.also, less(var, stop))
+        self.block(f"for ({first}; {spell(test)}; {on})", loop.body, indent)
+        self.loops.append((begin, len(self.lines), loop))
+
+    def node(self, node: Local | If | Fused | Comment | Map, indent: str) -> None:
         match node:
             case Local(body):
                 self.block("", body, indent)
             case If(condition, then, otherwise):
                 self.block(f"if ({spell(condition)})", then, indent)
                 self.otherwise(otherwise, indent)
-            case For(how, var, start, stop, step, body, also):
-                self.lines += [indent + text for text in _PRAGMAS[how]]
-                first = "" if start is None else f"int {var} = {spell(start)}"
-                on = f"++{var}" if step is None else f"{var} += {spell(step)}"
-                test = less(var, stop) if also is None else both(also, less(var, stop))
-                self.block(f"for ({first}; {spell(test)}; {on})", body, indent)
             case Fused():
                 texts = fused_lines(node, self.fragments)
                 self.lines += [indent + text for text in texts]
@@ -163,12 +203,11 @@ class _Printer:
                 self.lines.append(f"{indent}// {text}")
             case Map():
                 pass
-            case _:
-                self.lines += [indent + text for text in self.statements(node)]
 
     def block(self, head: str, body: Body, indent: str) -> None:
         """``head { ... }``, or a short statement behind the head."""
         if len(body) == 1 and isinstance(body[0], _SHORT) and not _remote(body[0]):
+            self.nodes.append((len(self.lines), body[0]))
             (text,) = self.statements(body[0])
             self.lines.append(f"{indent}{head} {text}")
             return

@@ -123,7 +123,7 @@ class Rule:
                 self.context.add(e, node)
                 self.context.value(e, lambda at, d: node_value(at, e, node, d))
                 if goal and head == "Int":
-                    self.context.free.add(f"of:{e}")
+                    self.context.strings.free.add(f"of:{e}")
                 well_formed(self.context, self.goals if goal else self.context, e, node)
                 return e
             case _:
@@ -194,14 +194,14 @@ class Rule:
                 name, term = (a, b) if isinstance(a, str) else (b, a)
                 self._statement(str(name), term)
             case ("=", a, b) if "String" in (self._sort_of(a, ""), self._sort_of(b, "")):
-                self.context.name_one(_string(a), _string(b))
+                self.context.strings.unite(_string(a), _string(b))
             case ("=", a, b):
                 self.context.merge(self.expr(a, False), self.expr(b, False))
             case (str(op), a, b) if op in _COMPARISONS:
                 if self._is_integer(a, b):
                     self._later.append((op, a, b))
                 elif op == "!=" and "String" in (self._sort_of(a, ""), self._sort_of(b, "")):
-                    self.context.differ(_string(a), _string(b))
+                    self.context.strings.differ(_string(a), _string(b))
             case (str(head), *args) if self.signatures.is_term(head):
                 self.expr(form, False)
             case (str(head), *args):

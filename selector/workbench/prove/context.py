@@ -94,6 +94,53 @@ class Facts:
     fits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """What is known of strings: what each is another name of, those that are types of integers,
+    those that may become any, and which ones are ``apart``.
+    """
+
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    integers: set[str] = field(default_factory=set[str])
+    free: set[str] = field(default_factory=set[str])
+    apart: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def find(self, name: str) -> str:
+        """The literal or the variable that a string is."""
+        while name in self.names:
+            name = self.names[name]
+        return name
+
+    def is_integer(self, name: str) -> bool:
+        name = self.find(name)
+        return name in self.integers or _is_integral(name)
+
+    def unite(self, a: str, b: str) -> None:
+        """Two strings are one."""
+        a, b = self.find(a), self.find(b)
+        if a == b:
+            return
+        if is_literal(a):
+            a, b = b, a
+        if is_literal(a):
+            raise Vacuous(f"{a} and {b} are one name")
+        if a in self.integers:
+            if is_literal(b) and not _is_integral(b):
+                raise Vacuous(f"an integer of type {b}")
+            self.integers.add(b)
+        self.names[a] = b
+
+    def differ(self, a: str, b: str) -> None:
+        """Two strings are not one."""
+        self.apart.append((a, b))
+
+    def are_different(self, a: str, b: str) -> bool:
+        """Whether two strings are known not to be one."""
+        asked = {self.find(a), self.find(b)}
+        both_known = len(asked) == 2 and all(map(is_literal, asked))
+        return both_known or any({self.find(x), self.find(y)} == asked for x, y in self.apart)
+
+
 @dataclass
 class Context:
     """Premises, and the terms that are made of them."""
@@ -105,10 +152,7 @@ class Context:
     everywhere: dict[Cls, list[At]] = field(default_factory=dict[Cls, list[At]])
     cases: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     target: Facts = field(default_factory=Facts)
-    names: dict[str, str] = field(default_factory=dict[str, str])
-    integers: set[str] = field(default_factory=set[str])
-    free: set[str] = field(default_factory=set[str])
-    apart: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    strings: Strings = field(default_factory=Strings)
     divisors: list[tuple[Poly, Poly, Poly]] = field(default_factory=list[tuple[Poly, Poly, Poly]])
     _same: dict[Cls, Cls] = field(default_factory=dict[Cls, Cls])
 
@@ -155,39 +199,10 @@ class Context:
 
     def string(self, of: Cls | str) -> str:
         """The literal or the variable that a string or a class's type is."""
-        name = of if isinstance(of, str) else f"of:{self.find(of)}"
-        while name in self.names:
-            name = self.names[name]
-        return name
+        return self.strings.find(of if isinstance(of, str) else f"of:{self.find(of)}")
 
     def is_integer(self, of: Cls | str) -> bool:
-        name = self.string(of)
-        return name in self.integers or _is_integral(name)
-
-    def name_one(self, a: Cls | str, b: Cls | str) -> None:
-        """Two strings are one."""
-        a, b = self.string(a), self.string(b)
-        if a == b:
-            return
-        if is_literal(a):
-            a, b = b, a
-        if is_literal(a):
-            raise Vacuous(f"{a} and {b} are one name")
-        if a in self.integers:
-            if is_literal(b) and not _is_integral(b):
-                raise Vacuous(f"an integer of type {b}")
-            self.integers.add(b)
-        self.names[a] = b
-
-    def differ(self, a: str, b: str) -> None:
-        """Two strings are not one."""
-        self.apart.append((a, b))
-
-    def are_different(self, a: str, b: str) -> bool:
-        """Whether two strings are known not to be one."""
-        asked = {self.string(a), self.string(b)}
-        both_known = len(asked) == 2 and all(map(is_literal, asked))
-        return both_known or any({self.string(x), self.string(y)} == asked for x, y in self.apart)
+        return self.strings.is_integer(self.string(of))
 
     # what meanings say, taken as true
 
@@ -200,13 +215,13 @@ class Context:
 
     def same_type(self, *of: Cls | str) -> None:
         for other in of[1:]:
-            self.name_one(of[0], other)
+            self.strings.unite(self.string(of[0]), self.string(other))
 
     def integer(self, e: Cls) -> None:
         name = self.string(e)
         if is_literal(name) and not self.is_integer(name):
             raise Vacuous(f"an integer of type {name}")
-        self.integers.add(name)
+        self.strings.integers.add(name)
 
     def holds(self, relation: str, a: Poly, b: Poly) -> None:
         match relation:

@@ -57,9 +57,9 @@ class Goals:
         first = self.context.string(of[0])
         for other in map(self.context.string, of[1:]):
             for a, b in ((first, other), (other, first)):
-                if a in self.context.free and first != other:
-                    self.context.free.discard(a)
-                    self.context.name_one(a, b)
+                if a in self.context.strings.free and first != other:
+                    self.context.strings.free.discard(a)
+                    self.context.strings.unite(a, b)
             first = self.context.string(of[0])
             self._types(first, self.context.string(other))
 

@@ -91,7 +91,7 @@ class Placement:
         found = any(
             self.context.find(_of(n.args[2])) == self.context.find(what)
             and self.context.string(str(n.args[1 - ends])) == _MEMORY
-            and self.context.are_different(str(n.args[ends]), _MEMORY)
+            and self.context.strings.are_different(str(n.args[ends]), _MEMORY)
             for n in moves
         )
         way = "from a unit to memory" if into_memory else "from memory to a unit"

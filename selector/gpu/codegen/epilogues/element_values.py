@@ -28,6 +28,7 @@ from selector.gpu.codegen.epilogues.elements import (
     ElementScalar,
     ElementValues,
 )
+from selector.gpu.codegen.epilogues.fetched import fetched_element
 from selector.gpu.codegen.epilogues.places import ReadOut
 from selector.gpu.codegen.epilogues.regions import LANE_NAMES, Region
 from selector.gpu.codegen.epilogues.row_registers import row_element
@@ -63,15 +64,16 @@ def element_values(
     digits = ((COLUMN, region.n), (ROW, region.m), *outer)
     value, expected = plan.element(digits)
     scalar = ElementScalar(context, region, summed=summed)
-    held = _held(value, expected, scalar)
+    ahead = bool(plan.forms) and context.storages[plan.store.buffer].space is Space.GLOBAL
+    held = _held(value, expected, scalar, ahead=ahead)
     p = plan.store.predicate
     guard = plan.condition(p, digits) if guarded and p is not None else None
     return ElementValues(held, guard, scalar)
 
 
-def _held(x: Expr, expected: Affine, scalar: ElementScalar) -> Expr:
+def _held(x: Expr, expected: Affine, scalar: ElementScalar, *, ahead: bool) -> Expr:
     """A value of an element with leaves for what a lane holds; accumulators are read in the order
-    ``expected``.
+    ``expected``. ``ahead``: elements of inputs are loaded first.
     """
     match x:
         case Call(t, "tile.read", (Load(_, buffer, index, wanted),)):
@@ -92,8 +94,10 @@ def _held(x: Expr, expected: Affine, scalar: ElementScalar) -> Expr:
             return half
         case Load() if _is_uniform(x, scalar.context):
             return _loaded_once(x, scalar.context)
+        case Load() if ahead and (fetched := fetched_element(x, scalar)) is not None:
+            return fetched
         case _:
-            return map_expr(x, lambda e: _held(e, expected, scalar))
+            return map_expr(x, lambda e: _held(e, expected, scalar, ahead=ahead))
 
 
 def _is_uniform(load: Load, context: KernelContext) -> bool:

@@ -52,7 +52,7 @@ class ElementScalar(ScalarEmitter):
 
     ``down`` and ``across``: rows and columns of the tiles from the lane's first element to this
     one. ``summed``: values are terms of sums. ``fetched``: what stands for loads of which a lane
-    has all its elements, in so many registers (``held``).
+    has all its elements; there is ``room`` for so many registers more.
     """
 
     def __init__(self, context: KernelContext, region: Region, *, summed: bool = False) -> None:
@@ -69,7 +69,7 @@ class ElementScalar(ScalarEmitter):
         self._forms: dict[int, tuple[Expr, Form]] = {}
         self._numbers: dict[Expr, Expr] = {}
         self.fetched: dict[Load, Var] = {}
-        self.held = 0
+        self.room = 0
         self.at((0, 0, 0))
 
     def leaf(self, leaf: Leaf, t: Type) -> Var:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import reduce
 
 from selector.dataclass import dataclass
+from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.epilogues.elements import COLUMN, ROW, ElementScalar
 from selector.gpu.codegen.epilogues.places import tiles_of
 from selector.gpu.codegen.epilogues.regions import LANE_PAIR, LANE_ROW, Element
@@ -19,13 +20,11 @@ from selector.gpu.ir.expressions import FALSE, all_of, behind, element, number, 
 from selector.gpu.ir.lane_maps import PAIRS
 from selector.gpu.ir.memory import Array, LoadVector, Point
 from selector.gpu.ir.views import View
+from selector.gpu.passes.budget_registers import MOST_BOUND, OTHERS, equal_share
 from selector.ir.affine import Affine, carry, split_by_strides, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import Call, Compare, CompareOp, Dim, Expr, IntImm, Load, Var
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
-
-MOST = 48
-"""Registers of a lane for what it loads ahead of a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +72,21 @@ def fetched_element(load: Load, scalar: ElementScalar) -> Var | None:
     leaf = FetchedElement(name, load, bool(down.terms), across.constant == 1)
     found = _elements(leaf, scalar)
     words = len(found) * load.type.bytes // 4
-    if (not leaf.down and not leaf.across) or scalar.held + words > MOST:
+    if (not leaf.down and not leaf.across) or words > scalar.room:
         return None
-    scalar.held += words
+    scalar.room -= words
     _write(leaf, found, scalar)
     scalar.fetched[load] = scalar.leaf(leaf, load.type)
     return scalar.fetched[load]
+
+
+def room(context: KernelContext) -> int:
+    """Registers of a lane that are left for what it loads ahead."""
+    block, registers = context.block, context.registers
+    held = sum(a.fragments * (2 if a.half else 4) for a in registers.accumulators.values())
+    held += sum(t.size for t in registers.tiles.values())
+    share = min(MOST_BOUND, equal_share(block.threads, block.resident))
+    return share - held - OTHERS
 
 
 def _elements(leaf: FetchedElement, scalar: ElementScalar) -> list[Element]:

@@ -16,6 +16,7 @@ import halide_bridge as hb
 from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.ir.memory import Array, LoadVector
 from selector.gpu.ir.nodes import walk
+from selector.runtime import nvrtc
 from selector.simulate import simulate
 from selector.targets import find_target
 
@@ -117,3 +118,11 @@ def test_numbers_are_loaded_once_and_two_at_a_time() -> None:
     loads = [x for x in walk(kernel.body) if isinstance(x, LoadVector)]
     assert arrays == {"parts": 4, "scale": 8, "bias": 8, "rows": 2, "rest": 16}
     assert sorted(x.bytes for x in loads) == [4] * 8 + [8] * 8
+
+
+@pytest.mark.parametrize("about", [ABOUT, (8192, 8192, 1024)])
+def test_nothing_spills(about: Size) -> None:
+    """Accumulators of 64 x 256 leave no room for what would be loaded ahead."""
+    source = compiled(about).source
+    (usage,) = nvrtc.resource_usage(nvrtc.compile_to_cubin(source, TARGET)).values()
+    assert usage.local_accesses == 0

@@ -13,7 +13,8 @@ class Arrangement:
     ``tensor``: accumulators lie in tensor memory, and a warp of that group asks for products;
     ``tall``: these have 128 rows. ``persistent``: so many blocks of a multiprocessor do the work of
     the whole grid. A ``cluster`` is of ``neighbours`` along the innermost loop of the grid, which
-    this is. ``slots``: shared buffers that rings fill ahead.
+    this is. ``slots``: shared buffers that rings fill ahead. Registers have to do for so many
+    ``resident`` blocks of a multiprocessor.
     """
 
     warps: int = 1
@@ -28,6 +29,7 @@ class Arrangement:
     cluster: int = 1
     neighbours: str = ""
     slots: frozenset[str] = frozenset()
+    resident: int = 1
 
     @property
     def unit(self) -> str:

@@ -240,6 +240,7 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     asked = Arrangement(
         self_fed=_asked(kernel, module, GridKind.SELF_FED) > 0,
         persistent=_asked(kernel, module, GridKind.PERSISTENT),
+        resident=_resident(kernel, module),
         teams=max(1, _asked(kernel, module, GridKind.TEAMS)),
         cluster=max(kernel.cluster, _asked(kernel, module, GridKind.CLUSTER)),
         neighbours=kernel.grid[-1].name,

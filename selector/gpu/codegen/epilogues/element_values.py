@@ -28,6 +28,7 @@ from selector.gpu.codegen.epilogues.elements import (
     ElementScalar,
     ElementValues,
 )
+from selector.gpu.codegen.epilogues.fetched import fetched_element, room
 from selector.gpu.codegen.epilogues.places import ReadOut
 from selector.gpu.codegen.epilogues.regions import LANE_NAMES, Region
 from selector.gpu.codegen.epilogues.row_registers import row_element
@@ -58,11 +59,16 @@ def element_values(
     *,
     guarded: bool,
     summed: bool = False,
+    among: int = 1,
 ) -> ElementValues:
-    """Value and guard of a block's elements."""
+    """Value and guard of a block's elements; ``among`` as many blocks whose elements are made one
+    after the other.
+    """
     digits = ((COLUMN, region.n), (ROW, region.m), *outer)
     value, expected = plan.element(digits)
     scalar = ElementScalar(context, region, summed=summed)
+    if plan.forms and context.storages[plan.store.buffer].space is Space.GLOBAL:
+        scalar.room = room(context) // among
     held = _held(value, expected, scalar)
     p = plan.store.predicate
     guard = plan.condition(p, digits) if guarded and p is not None else None
@@ -92,6 +98,8 @@ def _held(x: Expr, expected: Affine, scalar: ElementScalar) -> Expr:
             return half
         case Load() if _is_uniform(x, scalar.context):
             return _loaded_once(x, scalar.context)
+        case Load() if (fetched := fetched_element(x, scalar)) is not None:
+            return fetched
         case _:
             return map_expr(x, lambda e: _held(e, expected, scalar))
 

@@ -21,7 +21,7 @@ from selector.gpu.codegen.scalars.legal import ScalarEmitter
 from selector.gpu.ir.expressions import element as element_of
 from selector.gpu.ir.expressions import half_of, packed, register
 from selector.intrinsics.functions import POWER_OF_TWO, ROUNDED, PureFunction
-from selector.ir.nodes import Call, Cast, Expr, Var
+from selector.ir.nodes import Call, Cast, Expr, Load, Var
 from selector.ir.traverse import expr_children, free_vars, rebuilt
 from selector.ir.types import BFLOAT16, FLOAT16, UINT32, Type
 
@@ -51,7 +51,8 @@ class ElementScalar(ScalarEmitter):
     other.
 
     ``down`` and ``across``: rows and columns of the tiles from the lane's first element to this
-    one. ``summed``: values are terms of sums.
+    one. ``summed``: values are terms of sums. ``fetched``: what stands for loads of which a lane
+    has all its elements; there is ``room`` for so many registers more.
     """
 
     def __init__(self, context: KernelContext, region: Region, *, summed: bool = False) -> None:
@@ -67,6 +68,8 @@ class ElementScalar(ScalarEmitter):
         self._legal: dict[int, tuple[Expr, Expr]] = {}
         self._forms: dict[int, tuple[Expr, Form]] = {}
         self._numbers: dict[Expr, Expr] = {}
+        self.fetched: dict[Load, Var] = {}
+        self.room = 0
         self.at((0, 0, 0))
 
     def leaf(self, leaf: Leaf, t: Type) -> Var:

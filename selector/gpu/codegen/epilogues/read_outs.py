@@ -286,7 +286,7 @@ class RegionCode:
 
     def _store_boxes(self, parts: list[tuple[ReadOut, Region, Digits]], box: BoxStore) -> None:
         """Boxes of 16 rows a warp, whose columns are those of the parts, side by side."""
-        values = [self._values(p, r, o, guarded=False) for p, r, o in parts]
+        values = [self._values(p, r, o, guarded=False, among=len(parts)) for p, r, o in parts]
         for i in range(parts[0][1].tiles[0]):
             with self.context.writer.block():
                 name = open_box(box, self.context, row=parts[0][1].row(i))

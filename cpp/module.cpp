@@ -219,6 +219,8 @@ PYBIND11_MODULE(_native, m) {
              const std::string &name) {
               return bridge::subtracted_last(sum.function(), bridge::functions(readers), name);
           });
+    m.def("narrow_factors",
+          [](const Halide::Func &sum) { return bridge::narrow_factors(sum.function()); });
     m.def("together",
           [](const Halide::Func &sum, const std::vector<Halide::Func> &readers,
              const std::string &name) {

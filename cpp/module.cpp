@@ -194,6 +194,8 @@ PYBIND11_MODULE(_native, m) {
     m.def("inspect", [](const std::vector<Halide::Func> &outputs) {
         return bridge::inspect(bridge::functions(outputs));
     });
+    m.def("in_any_order",
+          [](const Halide::Func &f) { return bridge::in_any_order(f.function()); });
     m.def("copy", [](const std::vector<Halide::Func> &outputs) {
         return bridge::copy(bridge::functions(outputs));
     });

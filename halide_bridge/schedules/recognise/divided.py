@@ -46,9 +46,8 @@ class Divided:
 
 
 def has_same(member: Member, program: Program) -> bool:
-    """Whether the terms of a sum from zero on are products of two factors that tensor units may
-    multiply, and of what is the same for all terms of an element, as it is where they are
-    subtracted; others read the sum.
+    """Whether the terms of a sum from zero on are subtracted, or negative, or products of two
+    factors that tensor units may multiply and of what is the same for all terms of an element.
     """
     term, negative = _term(member)
     read = (program.members.get(a.func) for a in member.accesses())
@@ -59,8 +58,10 @@ def has_same(member: Member, program: Program) -> bool:
     sums = {r.name for r in member.stages[1].reduced}
     parts = [*_factors(term)]
     vary = [e for e in parts if sums & free_vars(e) or _reads(e, member.name)]
-    same = negative or len(parts) > len(vary) or parts != [*_factors(term, negated=False)]
-    return same and len(vary) == 2 and may_be_multiplied(vary, member, program)
+    if negative or parts != [*_factors(term, negated=False)]:
+        return True
+    same = len(parts) > len(vary) == 2
+    return same and may_be_multiplied(vary, member, program)
 
 
 def _term(member: Member) -> tuple[Expr | None, bool]:

@@ -1,5 +1,5 @@
-// Sums of terms that are divided by what does not change along the sum, or multiplied by what is one
-// number for all: their readers do that instead.
+// Sums of terms that are divided by what does not change along the sum, or multiplied by what does
+// not either: their readers do that instead.
 
 #include "reads.h"
 
@@ -115,49 +115,78 @@ public:
     }
 };
 
-// Whether a value is one number for all elements: of constants and parameters.
+// Whether a value is not the same for all terms of a sum.
 class Varies : public IRGraphVisitor {
+    const Function &sum;
+
     using IRGraphVisitor::visit;
     void visit(const Call *op) override {
-        found = found || op->call_type == Call::Halide || op->call_type == Call::Image;
+        found = found || is_read(op, sum);
         IRGraphVisitor::visit(op);
     }
     void visit(const Variable *op) override {
-        found = found || !op->param.defined();
+        const std::vector<std::string> &own = sum.args();
+        found = found || (!op->param.defined() &&
+                          std::find(own.begin(), own.end(), op->name) == own.end());
     }
 
 public:
     bool found = false;
 
-    static bool in(const Expr &e) {
-        Varies varies;
+    explicit Varies(const Function &sum) : sum(sum) {
+    }
+
+    static bool in(const Expr &e, const Function &sum) {
+        Varies varies(sum);
         e.accept(&varies);
         return varies.found;
     }
 };
 
-// A product without the numbers that it is multiplied by; `factor`: these, undefined without any.
-Expr without_numbers(const Expr &e, Expr &factor) {
+// A product without what is the same for all terms of a sum; `factor`: the product of that, undefined
+// without any. Integers are not divided last, which rounds.
+Expr without_same(const Expr &e, const Function &sum, Expr &factor) {
     const Mul *mul = e.as<Mul>();
-    const Div *div = e.as<Div>();
-    if (div && !Varies::in(div->b)) {
-        Expr rest = without_numbers(div->a, factor);
+    const Div *div = e.type().is_float() ? e.as<Div>() : nullptr;
+    if (div && !Varies::in(div->b, sum)) {
+        Expr rest = without_same(div->a, sum, factor);
         factor = (factor.defined() ? factor : make_one(e.type())) / div->b;
         return rest;
     }
     for (bool last : {true, false}) {
-        Expr number = !mul ? Expr() : last ? mul->b : mul->a;
-        if (number.defined() && !Varies::in(number)) {
-            Expr rest = without_numbers(last ? mul->a : mul->b, factor);
-            factor = factor.defined() ? factor * number : number;
+        Expr same = !mul ? Expr() : last ? mul->b : mul->a;
+        if (same.defined() && !Varies::in(same, sum)) {
+            Expr rest = without_same(last ? mul->a : mul->b, sum, factor);
+            factor = factor.defined() ? factor * same : same;
             return rest;
         }
+    }
+    const Sub *sub = e.as<Sub>();
+    if (sub && is_const_zero(sub->a)) {
+        Expr rest = without_same(sub->b, sum, factor);
+        factor = -(factor.defined() ? factor : make_one(e.type()));
+        return rest;
     }
     if (!mul) {
         return e;
     }
-    Expr a = without_numbers(mul->a, factor);
-    return a * without_numbers(mul->b, factor);
+    Expr a = without_same(mul->a, sum, factor);
+    return a * without_same(mul->b, sum, factor);
+}
+
+// Whether a Func is a sum from zero on, by the only update, which is of the element itself.
+bool is_sum_from_zero(const Function &f) {
+    if (f.updates().size() != 1 || !is_const_zero(f.values()[0])) {
+        return false;
+    }
+    const std::vector<Expr> &place = f.update(0).args();
+    for (size_t d = 0; d < place.size(); d++) {
+        const Variable *own = place[d].as<Variable>();
+        if (!own || own->name != f.args()[d]) {
+            return false;
+        }
+    }
+    return true;
 }
 
 // Where a Func is read.
@@ -183,6 +212,9 @@ public:
 
 bool divided_last(Function weight, const Function &total, Function sum, Function reader,
                   const Functions &between) {
+    if (!is_sum_from_zero(sum)) {
+        return false;
+    }
     Expr &value = weight.definition().values()[0];
     Undivided undivided(total);
     Expr rest = undivided.mutate(WrittenOut(between).mutate(substitute_in_all_lets(value)));
@@ -214,21 +246,32 @@ bool divided_last(Function weight, const Function &total, Function sum, Function
 }
 
 bool multiplied_last(Function sum, const Functions &readers) {
+    if (!is_sum_from_zero(sum)) {
+        return false;
+    }
     Expr &value = sum.update(0).values()[0];
     Expr whole = substitute_in_all_lets(value), factor;
     const Add *add = whole.as<Add>();
-    if (!add) {
+    const Sub *sub = whole.as<Sub>();
+    if (!add && !sub) {
         return false;
     }
-    const Call *self = add->a.as<Call>();
-    bool first = self && self->name == sum.name();
-    Expr terms = without_numbers(first ? add->b : add->a, factor);
+    Expr own = add ? add->a : sub->a, term = add ? add->b : -sub->b;
+    if (add && !is_read(own.as<Call>(), sum)) {
+        std::swap(own, term);
+    }
+    if (!is_read(own.as<Call>(), sum)) {
+        return false;
+    }
+    Expr rest = without_same(term, sum, factor);
     if (!factor.defined()) {
         return false;
     }
-    value = first ? add->a + terms : terms + add->b;
+    value = own + rest;
     factor = simplify(factor);
-    ChangeReads multiply(sum, [&](const Call *read) { return Expr(read) * factor; });
+    ChangeReads multiply(sum, [&](const Call *read) {
+        return Expr(read) * at(sum, factor, read->args);
+    });
     for (Function reader : readers) {
         reader.mutate(&multiply);
     }

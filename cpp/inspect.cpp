@@ -107,6 +107,16 @@ bool has_schedule(const Function &f, const Function &locked) {
            s.memory_type() != Halide::MemoryType::Auto;
 }
 
+}  // namespace
+
+bool in_any_order(Function f) {
+    const Definition &update = f.update(0);
+    auto found = ir::prove_associativity(f.name(), update.args(), update.values());
+    return found.associative() && found.commutative();
+}
+
+namespace {
+
 // ((variable, minimum or None, extent or None), ...), as `bound` says.
 py::list describe_bounds(const std::vector<Bound> &bounds) {
     py::list result;

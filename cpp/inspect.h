@@ -22,6 +22,10 @@ std::vector<Halide::Func> copy(const Functions &outputs);
 Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
                        const std::string &variable, const std::string &name);
 
+// Whether Halide proves that the only update of a Func combines its values in any order, which it asks
+// for where loops over them change places, or are shared.
+bool in_any_order(Halide::Internal::Function f);
+
 // Has the definition of a `sum` be 0, and `reader` add what it was where it reads that; whether it
 // does read it, else nothing changes.
 bool from_zero(Halide::Internal::Function sum, Halide::Internal::Function reader);
@@ -33,8 +37,8 @@ bool divided_last(Halide::Internal::Function weight, const Halide::Internal::Fun
                   Halide::Internal::Function sum, Halide::Internal::Function reader,
                   const Functions &between);
 
-// Has `readers` multiply what they read of a sum, which begins with 0, by the numbers that all terms
-// of its only update are multiplied by; whether there are such, else nothing changes.
+// Has `readers` multiply what they read of a sum, which begins with 0, by what all terms of an element
+// in its only update are multiplied by; whether there is such, else nothing changes.
 bool multiplied_last(Halide::Internal::Function sum, const Functions &readers);
 
 // Has `readers` subtract what the factors of a sum's products are less by, where that is the same for
@@ -50,6 +54,10 @@ std::vector<Halide::Func> subtracted_last(Halide::Internal::Function sum, const 
 // factor, or one that depends on other variables.
 Halide::Func operand(Halide::Internal::Function sum, int factor,
                      const std::vector<std::string> &order, const std::string &name);
+
+// Has the factors of the products of float32 that the only update of `sum` adds to its element be
+// values of 16 bits that are cast to it; whether these are the same, else nothing changes.
+bool narrow_factors(Halide::Internal::Function sum);
 
 // A Func of its own, of that name, that readers read in place of `f`: of the type that all of them
 // cast what they read of it to. Undefined where one reads it as it is, or they have several types.

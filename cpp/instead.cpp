@@ -99,6 +99,69 @@ std::vector<std::string> named(const Expr &e, const std::vector<Expr> &own) {
     return sums.found.get_contents().defined() ? sums.found.args() : names;
 }
 
+Expr in_bits(const Expr &e, Halide::Type type);
+
+// Operands of a node in a type, undefined where one has values that it has not.
+bool in_bits(std::vector<Expr> &operands, Halide::Type type) {
+    for (Expr &e : operands) {
+        e = in_bits(e, type);
+        if (!e.defined()) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// A value of float32 in a type of 16 bits that has it whatever its elements are, else undefined.
+Expr in_bits(const Expr &e, Halide::Type type) {
+    std::vector<Expr> of;
+    if (auto number = as_const_float(e)) {
+        Expr rounded = Halide::Internal::make_const(type, *number);
+        return as_const_float(rounded) == *number ? rounded : Expr();
+    }
+    if (const auto *cast = e.as<Cast>()) {
+        Halide::Type from = cast->value.type();
+        if (from == type) {
+            return cast->value;
+        }
+        bool all = from.is_int_or_uint() && from.bits() <= 8;
+        return all ? Cast::make(type, cast->value) : Expr();
+    }
+    if (const auto *op = e.as<Max>()) {
+        return in_bits(of = {op->a, op->b}, type) ? Max::make(of[0], of[1]) : Expr();
+    }
+    if (const auto *op = e.as<Min>()) {
+        return in_bits(of = {op->a, op->b}, type) ? Min::make(of[0], of[1]) : Expr();
+    }
+    if (const auto *op = e.as<Halide::Internal::Select>()) {
+        of = {op->true_value, op->false_value};
+        return in_bits(of, type) ? Halide::Internal::Select::make(op->condition, of[0], of[1]) : Expr();
+    }
+    if (const auto *op = e.as<Halide::Internal::Sub>(); op && is_const_zero(op->a)) {
+        return in_bits(of = {op->b}, type) ? -of[0] : Expr();
+    }
+    if (const Call *op = Call::as_intrinsic(e, {Call::abs})) {
+        of = op->args;
+        return in_bits(of, type) ? Halide::abs(of[0]) : Expr();
+    }
+    return Expr();
+}
+
+// The type of 16 bits that elements are cast from, undefined bits where there are none or several.
+class Halves : public Halide::Internal::IRGraphVisitor {
+    using IRGraphVisitor::visit;
+    void visit(const Cast *op) override {
+        if (op->value.type().is_float() && op->value.type().bits() == 16) {
+            types.insert(op->value.type());
+        } else {
+            IRGraphVisitor::visit(op);
+        }
+    }
+
+public:
+    std::set<Halide::Type> types;
+};
+
 }  // namespace
 
 Func clone_for(const Function &f, Function consumer, const std::string &variable,
@@ -181,6 +244,34 @@ Func operand(Function sum, int factor, const std::vector<std::string> &order,
     Expr terms = factor ? product->a * read : read * product->b;
     value = last ? add->a + terms : terms + add->b;
     return made;
+}
+
+bool narrow_factors(Function sum) {
+    if (sum.updates().size() != 1 || sum.outputs() != 1) {
+        return false;
+    }
+    Expr &value = sum.update(0).values()[0];
+    Expr whole = substitute_in_all_lets(value);
+    const Add *add = whole.as<Add>();
+    bool last = add && add->b.as<Mul>();
+    const Mul *product = !add ? nullptr : last ? add->b.as<Mul>() : add->a.as<Mul>();
+    if (!product || product->type != Halide::Float(32)) {
+        return false;
+    }
+    Halves halves;
+    product->a.accept(&halves);
+    product->b.accept(&halves);
+    if (halves.types.size() > 1) {
+        return false;
+    }
+    Halide::Type type = halves.types.empty() ? Halide::Float(16) : *halves.types.begin();
+    std::vector<Expr> of = {product->a, product->b};
+    if (!in_bits(of, type)) {
+        return false;
+    }
+    Expr terms = Cast::make(product->type, of[0]) * Cast::make(product->type, of[1]);
+    value = last ? add->a + terms : terms + add->b;
+    return true;
 }
 
 Func narrowed(const Function &f, const Functions &readers, const std::string &name) {

@@ -194,6 +194,8 @@ PYBIND11_MODULE(_native, m) {
     m.def("inspect", [](const std::vector<Halide::Func> &outputs) {
         return bridge::inspect(bridge::functions(outputs));
     });
+    m.def("in_any_order",
+          [](const Halide::Func &f) { return bridge::in_any_order(f.function()); });
     m.def("copy", [](const std::vector<Halide::Func> &outputs) {
         return bridge::copy(bridge::functions(outputs));
     });
@@ -219,6 +221,8 @@ PYBIND11_MODULE(_native, m) {
              const std::string &name) {
               return bridge::subtracted_last(sum.function(), bridge::functions(readers), name);
           });
+    m.def("narrow_factors",
+          [](const Halide::Func &sum) { return bridge::narrow_factors(sum.function()); });
     m.def("together",
           [](const Halide::Func &sum, const std::vector<Halide::Func> &readers,
              const std::string &name) {

@@ -80,23 +80,43 @@ def divided_last(weight: Func, total: Func, sum_: Func, reader: Func, *between: 
         raise ScheduleError(
             f"`{plain(weight.name())}` is not divided by `{plain(total.name())}`",
             why=f"`{plain(reader.name())}` is to divide `{plain(sum_.name())}` by it",
-            hint="a weight that is a quotient by the total of its row, and is read once by the sum",
+            hint="a weight that is a quotient by the total of its row, and is read once by a sum "
+            "that begins at zero",
             where=caller_location(),
         )
     return sum_
 
 
 def multiplied_last(sum_: Func, *readers: Func) -> Func:
-    """Have a sum that begins at zero add what is not multiplied by a number that is the same for
-    all, and ``readers``, which are all that read it, multiply by that: with ``f[i, j] += a * b /
-    8`` they read ``f[i, j] / 8`` of ``f[i, j] += a * b``, which a tensor unit takes. That rounds in
-    another order. Returns ``sum_``; ``ScheduleError`` for a sum without such a number.
+    """Have a sum that begins at zero add what is not multiplied by what is the same for all terms
+    of an element, and ``readers``, which are all that read it, multiply by that: with ``f[i, j] +=
+    a * b * s[j] / 8`` they read ``f[i, j] * s[j] / 8`` of ``f[i, j] += a * b``, which a tensor unit
+    takes. What is subtracted is added, and they read the negative. Floats are rounded in another
+    order. Returns ``sum_``; ``ScheduleError`` for a sum without such a factor.
     """
     if not native().multiplied_last(sum_, [*readers]):
         raise ScheduleError(
-            f"the terms of `{plain(sum_.name())}` are multiplied by no number",
-            why="its readers are to multiply by it",
-            hint="f[...] += a * b * c with c a constant or a parameter",
+            f"the terms of `{plain(sum_.name())}` are multiplied by nothing that is the same for "
+            "all of an element, or it does not begin at zero",
+            why="its readers are to multiply the sum by it",
+            hint="f[...] = 0 and f[...] += a * b * c with c a constant, a parameter, or of the row "
+            "or column",
+            where=caller_location(),
+        )
+    return sum_
+
+
+def narrow_factors(sum_: Func) -> Func:
+    """Have the factors of a sum's products in float32 be values of float16, or of bfloat16 where
+    elements are cast from that, which tensor units multiply: elements of these types and bytes, and
+    the larger or smaller, the negative, the absolute value of such, or one of two. Those are the
+    same values. Returns ``sum_``; ``ScheduleError`` for factors that may have others.
+    """
+    if not native().narrow_factors(sum_):
+        raise ScheduleError(
+            f"the factors of `{plain(sum_.name())}` are not all values of 16 bits",
+            why="they are to be computed in these, and to be the same",
+            hint="f[...] += f32(a) * max(f32(b), 0) with elements a and b of 16 bits, or of bytes",
             where=caller_location(),
         )
     return sum_

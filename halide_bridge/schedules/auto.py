@@ -24,6 +24,7 @@ from halide_bridge.schedules.factors import (
     set_apart,
     set_divided,
     set_narrow,
+    set_narrow_factors,
     set_together,
     set_zero_points,
 )
@@ -136,7 +137,8 @@ def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan
     zero_points = partial(set_zero_points, known=known)
     one = partial(set_together, known=known, factors=stored, precisions=precisions)
     apart = partial(set_apart, known=known, machine=machine, given=wanted.tilings)
-    for step in (set_narrow, set_divided, zero_points, one, apart):
+    halves = partial(set_narrow_factors, known=known)
+    for step in (set_narrow, set_divided, halves, zero_points, one, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
         lines += changed

@@ -15,13 +15,14 @@ from halide_bridge.instead import (
     subtracted_last,
     together,
 )
+from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import Given, fills, form_of, sum_of
 from halide_bridge.schedules.recognise.attention import online_of
 from halide_bridge.schedules.recognise.differences import has_zero_points
-from halide_bridge.schedules.recognise.divided import divided_of, has_numbers
+from halide_bridge.schedules.recognise.divided import divided_of, has_same
 from halide_bridge.schedules.recognise.layers import with_own_taps
-from halide_bridge.schedules.recognise.narrow import only_cast
+from halide_bridge.schedules.recognise.narrow import has_wide_factors, only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.together import precision_of, products_of
@@ -50,7 +51,7 @@ def set_divided(program: Program) -> list[str]:
     attention. Lines of Python, as below.
     """
     lines: list[str] = []
-    for member in (m for m in program if has_numbers(m, program)):
+    for member in (m for m in program if m.name not in program.outputs and has_same(m, program)):
         funcs = (member, *program.readers(member))
         multiplied_last(*(f.handle for f in funcs))
         lines.append(f"hb.multiplied_last({_said(funcs)})")
@@ -58,6 +59,20 @@ def set_divided(program: Program) -> list[str]:
         funcs = (found.weight, found.total, found.mixed, found.reader, *found.between)
         divided_last(*(f.handle for f in funcs))
         lines.append(f"hb.divided_last({_said(funcs)})")
+    return lines
+
+
+def set_narrow_factors(program: Program, known: Guess) -> list[str]:
+    """Have factors of float32 that 16 bits have all values of be computed in these, where their sum
+    then is for tensor units. Lines of Python, as below.
+    """
+    lines: list[str] = []
+    for member in (m for m in program if has_wide_factors(m)):
+        depth = max(known.value(r.extent) for r in member.stages[1].reduced)
+        rows = range(1, len(member.args))
+        many = any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in rows)
+        if many and native().narrow_factors(member.handle):
+            lines.append(f'hb.narrow_factors(f["{member.label}"])')
     return lines
 
 

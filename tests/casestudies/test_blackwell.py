@@ -42,8 +42,21 @@ NAMES = [
     for name in sorted(PROGRAMS)
     for t in TARGETS
 ]
-# ptxas (13.2) has all of its fragments at once in registers, and spills a few; on sm_90 it has not.
-SPILLED = {"downsample-k16"}
+# ptxas (13.2) has all of its fragments at once in registers, and spills a few; on sm_90 it has not,
+# and of the layer on sm_80 and sm_120 neither.
+SPILLED = {
+    ("downsample-k16", "sm_100"),
+    ("downsample-k16", "sm_120"),
+    ("conv_layer-c64-64-1x6x35", "sm_100"),
+    ("conv_layer-c64-64-32x56x56", "sm_100"),
+}
+# Scans are no products of warps, and tiles of so small layers would be mostly empty.
+CORES = {
+    "conv_layer-c16-16-1x1x1",
+    "conv_layer-c24-20-s3-2x5x3",
+    "conv_layer-c3-16-2x5x9",
+    *(name for name in PROGRAMS if name.startswith("recursive_filter")),
+}
 BROUGHT = (
     "gemm-f16-f32",
     "gemm-s8-s32-nt",
@@ -85,15 +98,15 @@ def test_kernels_have_no_faults(program: str, target: str) -> None:
 @pytest.mark.parametrize(("program", "target"), NAMES)
 def test_machine_code(program: str, target: str) -> None:
     """Boxes come by the tensor copy where the text says so; nothing spills, and there are products
-    of warps.
+    of warps, but of what is for CUDA cores.
     """
     kernel = compiled(program, target)
     cubin = compile_to_cubin(kernel.source, target)
     code = "\n".join(sass(cubin).values())
     assert ("UTMALDG" in code) == ("tensor_copy" in kernel.source)
-    assert ("IMMA" if "s8" in program else "HMMA") in code
+    assert (("IMMA" if "s8" in program else "HMMA") in code) == (program not in CORES)
     spilled = any(u.local_accesses for u in resource_usage(cubin).values())
-    assert spilled == (program in SPILLED)
+    assert spilled == ((program, target) in SPILLED)
 
 
 @pytest.mark.parametrize("program", BROUGHT)

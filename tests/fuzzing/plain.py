@@ -25,7 +25,8 @@ def unscheduled(
         swapped=r.random() < 0.5, values="real" if r.random() < 0.2 else "small",
         schedule=r.choice(("auto", "sized")),
     )  # fmt: skip
-    return replace(around(r, p), from_zero=False)
+    p = replace(around(r, p), from_zero=False)
+    return replace(p, factor=r.choice(("product", "place", "negative"))) if r.random() < 0.2 else p
 
 
 def some_types(r: Random) -> tuple[str, str]:
@@ -97,4 +98,4 @@ def factors(r: Random) -> Program:
         r.shuffle(made)
         a, b = (replace(o, produce=m, inline=bool(m)) for o, m in zip((a, b), made, strict=True))
     p = unscheduled(r, types, sizes, (depth,), a, b)
-    return replace(p, start=r.choice(("zero", "zero", "one", "bias")), factor="")
+    return replace(p, start=r.choice(("zero", "zero", "one", "bias")))

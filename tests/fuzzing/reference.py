@@ -281,7 +281,8 @@ def _sum(
 ) -> Array:
     """The sum of the products, or of powers of them."""
     total = np.zeros(sizes[::-1], np.int64 if p.accumulator == "s32" else np.float64)
-    factor = {"": 1, "left": 2, "product": 2, "param": 3}[p.factor]
+    of = {"": 1, "left": 2, "product": 2, "param": 3, "negative": -1}
+    factor = outputs["x"] % 4 - 1 if p.factor == "place" else of[p.factor]
     for values in itertools.product(*(range(s.extent) for s in p.sums)):
         point = {**outputs, **{f"r.{NAMES[i]}": np.asarray(v) for i, v in enumerate(values)}}
         product = factor * _read(p.a, wide["A"], point) * _read(p.b, wide[p.b.name], point)

@@ -181,8 +181,15 @@ def _product(p: Program, factors: str) -> str:
     if p.factor == "left":
         texts[0] = f"({texts[0]}*2)"
     product = "*".join(reversed(texts) if p.swapped else texts)
-    if p.factor in ("product", "param"):
-        product = f"{product}*{'2' if p.factor == 'product' else f'hl.cast({wide}, alpha)'}"
+    if p.factor in ("product", "param", "place"):
+        of = {
+            "product": "2",
+            "param": f"hl.cast({wide}, alpha)",
+            "place": f"hl.cast({wide}, x % 4 - 1)",
+        }
+        product = f"{product}*{of[p.factor]}"
+    elif p.factor == "negative":
+        product = f"-({product})"
     for m in p.masks:
         if m.kind == "select":
             product = f"hl.select({condition_text(m)}, {product}, hl.cast({wide}, 0))"

@@ -427,7 +427,7 @@ def test_what_is_no_quotient_by_the_total_is_refused(weight: Callable[[Any, Any]
 def test_terms_without_a_number_are_refused() -> None:
     p = Parts()
     scores = p.scores()
-    with pytest.raises(ScheduleError, match="`scores` are multiplied by no number"):
+    with pytest.raises(ScheduleError, match="`scores` are multiplied by nothing"):
         hb.multiplied_last(scores, func("reader", scores[n, m, h]))
 
 

@@ -60,6 +60,8 @@ def channels_of(member: Member, program: Program) -> Channels | None:
         return None
     weights, channel = found[0]
     image = read[1] if weights is read[0] else read[0]
+    if image.func == weights.func:  # one copy for a thread would be of all between the two
+        return None
     return _channels(member, program, image, weights, channel, known)
 
 

@@ -1,6 +1,6 @@
-"""Sums whose terms have a factor that could as well come last: products with a number, and
-attention whose weights are divided before they are multiplied with values, as probabilities, or by
-the logarithm of their sum.
+"""Sums whose terms have a factor that could as well come last: what is the same for all terms of an
+element, a number, or a scale of its row or column; and attention whose weights are divided before
+they are multiplied with values, as probabilities, or by the logarithm of their sum.
 
     p[n, m] = f16(w(scores[n, m], peak[m]) / total[m])
     mixed[d, m] = sum over n of p[n, m] * value[d, n]
@@ -19,16 +19,17 @@ from halide_bridge.schedules.recognise.products import (
     added,
     element,
     factors,
-    multiplied,
+    is_own,
+    may_be_multiplied,
     starts_at_zero,
 )
-from halide_bridge.schedules.recognise.program import Member, Program, accesses, inlined
+from halide_bridge.schedules.recognise.program import Member, Program, Stage, accesses, inlined
 from halide_bridge.schedules.recognise.reading import below
 from halide_bridge.schedules.recognise.rows import associative
 from selector.dataclass import dataclass
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, FloatImm, IntImm, Select, Var
 from selector.ir.simplify import float_constant
-from selector.ir.traverse import substitute, walk_expr
+from selector.ir.traverse import free_vars, substitute, walk_expr
 
 _Bodies = Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]
 
@@ -44,26 +45,43 @@ class Divided:
     between: tuple[Member, ...]
 
 
-def has_numbers(member: Member, program: Program) -> bool:
-    """Whether the terms of a sum from zero on are products of two elements that tensor units
-    multiply, and of numbers; others read the sum.
+def has_same(member: Member, program: Program) -> bool:
+    """Whether the terms of a sum from zero on are subtracted, or negative, or products of two
+    factors that tensor units may multiply and of what is the same for all terms of an element.
     """
-    term = added(member)
-    if term is None or member.fixed or member.name in program.outputs:
+    term, negative = _term(member)
+    read = (program.members.get(a.func) for a in member.accesses())
+    if term is None or any(m and m.fixed for m in read):
         return False
-    if not starts_at_zero(member.stages[0]) or not member.types[0].is_float:
+    if not starts_at_zero(member.stages[0]):
         return False
+    sums = {r.name for r in member.stages[1].reduced}
     parts = [*_factors(term)]
-    elements = [e for e in parts if element(e) is not None]
-    kinds = [multiplied(e, member, program) for e in elements]
-    return len(parts) > len(kinds) == 2 and not any(isinstance(k, str) for k in kinds)
+    vary = [e for e in parts if sums & free_vars(e) or _reads(e, member.name)]
+    if negative or parts != [*_factors(term, negated=False)]:
+        return True
+    same = len(parts) > len(vary) == 2
+    return same and may_be_multiplied(vary, member, program)
 
 
-def _factors(e: Expr) -> Iterator[Expr]:
-    """Of a product, and a number by which it is divided."""
+def _term(member: Member) -> tuple[Expr | None, bool]:
+    """What the only update adds to the element itself, or subtracts from it; whether it does."""
+    match member.stages[1:]:
+        case (Stage(values=(Binary(BinaryOp.SUB, own, term),)),) if is_own(own, member):
+            return (term if member.reduction else None), True
+        case _:
+            return added(member), False
+
+
+def _factors(e: Expr, negated: bool = True) -> Iterator[Expr]:
+    """Of a product, what it is divided by, and, where it is ``negated``, of what that is of."""
     match e:
-        case Binary(BinaryOp.MUL, a, b) | Binary(BinaryOp.DIV, a, (FloatImm() as b)):
-            yield from (*_factors(a), *_factors(b))
+        case Binary(BinaryOp.MUL, a, b):
+            yield from (*_factors(a, negated), *_factors(b, negated))
+        case Binary(BinaryOp.DIV, a, b) if e.type.is_float:
+            yield from (*_factors(a, negated), b)
+        case Binary(BinaryOp.SUB, IntImm(0) | FloatImm(0.0), b) if negated:
+            yield from _factors(b)
         case _:
             yield e
 

@@ -4,7 +4,8 @@
     narrow[x, y] = f16(wide[x, y])          which others read at many places of their own
 
 Who reads an element casts it anyway, so the results are the same, bit for bit. Where ``narrow`` is
-no Func, but a cast in all that read ``wide``, a Func is made of it (``hb.narrowed``).
+no Func, but a cast in all that read ``wide``, a Func is made of it (``hb.narrowed``). And factors
+of products that are computed in more bits than their values need (``hb.narrow_factors``).
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from halide_bridge.records import ELEMENT
+from halide_bridge.schedules.recognise.products import factors, source_type, used_by
 from halide_bridge.schedules.recognise.program import Member, Program, accesses
 from halide_bridge.schedules.sizes import is_argument
 from selector.ir.nodes import Call, Cast, Expr, Var
 from selector.ir.traverse import expr_children
-from selector.ir.types import Type
+from selector.ir.types import FLOAT32, Type
 
 
 def only_cast(member: Member, program: Program) -> tuple[Member, ...]:
@@ -93,3 +95,14 @@ def _seen(e: Expr, member: Member) -> Iterator[Type | None]:
             inner = expr_children(e)
     for part in inner:
         yield from _seen(part, member)
+
+
+def has_wide_factors(member: Member) -> bool:
+    """Whether a sum multiplies factors in float32 of which one is no element of 16 bits, as a
+    product of matrices does; more than that, what values they have, Halide's expressions say.
+    """
+    pair = factors(member)
+    if pair is None or member.fixed or member.types[0] != FLOAT32:
+        return False
+    wide = [source_type(e).bits != 16 for e in pair]
+    return any(wide) and used_by(pair, member) is not None

@@ -4,6 +4,8 @@ another sum from it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.program import (
     Access,
@@ -93,21 +95,28 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
     are not multiplied.
     """
     pair = factors(member)
-    if pair is None or len(member.args) < 2 or member.stages[1].predicate is not None:
+    used = None if pair is None else used_by(pair, member)
+    if pair is None or used is None or not all(_is_multiplied(source_type(e)) for e in pair):
         return []
-    sums = {r.name for r in member.stages[1].reduced}
-    variables = sums | {*member.args}
-    found, own = [], []
     decoded = [t != t.stored for t in map(source_type, pair)]
+    found: list[tuple[int, tuple[str, ...]]] = []
     for factor, e in enumerate(pair):
         alone = decoded[factor] and not all(decoded)
-        used = {v.name for v in walk_expr(e) if isinstance(v, Var)} & variables
-        if not used >= sums or not _is_multiplied(source_type(e)):
-            return []
-        own.append(used - sums)
         if alone or element(e) is None or isinstance(_read(e, member, program), str):
-            found.append((factor, tuple(_order(e, used))))
-    return found if own[0] - own[1] and own[1] - own[0] else []
+            found.append((factor, tuple(_order(e, used[factor]))))
+    return found
+
+
+def used_by(pair: tuple[Expr, Expr], member: Member) -> list[set[str]] | None:
+    """The variables of a sum that each factor of what would be a product depends on; None where
+    they are those of no product of matrices.
+    """
+    if len(member.args) < 2 or member.stages[1].predicate is not None:
+        return None
+    sums = {r.name for r in member.stages[1].reduced}
+    variables = sums | {*member.args}
+    a, b = ({v.name for v in walk_expr(e) if isinstance(v, Var)} & variables for e in pair)
+    return [a, b] if a & b >= sums and a - b - sums and b - a - sums else None
 
 
 def source_type(e: Expr) -> Type:
@@ -140,9 +149,9 @@ def added(member: Member) -> Expr | None:
     if len(member.stages) != 2 or not member.reduction:
         return None
     match member.stages[1].values:
-        case (Binary(BinaryOp.ADD, own, term),) if _is_own(own, member):
+        case (Binary(BinaryOp.ADD, own, term),) if is_own(own, member):
             return term
-        case (Binary(BinaryOp.ADD, term, own),) if _is_own(own, member):
+        case (Binary(BinaryOp.ADD, term, own),) if is_own(own, member):
             return term
         case _:
             return None
@@ -164,7 +173,7 @@ def _is_read(e: Expr) -> bool:
     return element(e) is not None
 
 
-def _is_own(e: Expr, member: Member) -> bool:
+def is_own(e: Expr, member: Member) -> bool:
     return isinstance(e, Call) and e.name == f"{member.name}{ELEMENT}0"
 
 
@@ -207,6 +216,13 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     if e.type != wide or member.types[0] != wide:
         return f"products of {kind} are not taken in {wide}"
     return kind
+
+
+def may_be_multiplied(factors_: Iterable[Expr], member: Member, program: Program) -> bool:
+    """Whether factors, as they are or computed, are of elements that tensor units multiply."""
+    read = [program.members.get(a.func) for e in factors_ for a in accesses(e)]
+    known = all(m is not None and _is_multiplied(m.types[0]) for m in read)
+    return known and member.types[0] in (FLOAT32, INT32)
 
 
 _FLOATS = (Kind.FLOAT, Kind.BFLOAT)

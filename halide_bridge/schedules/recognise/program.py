@@ -170,6 +170,11 @@ def read_program(outputs: Sequence[Any], asked: frozenset[str] = frozenset()) ->
     return Program(members, tuple(f.name() for f in outputs), asked)
 
 
+def in_any_order(member: Member) -> bool:
+    """Whether Halide lets loops over what the only update combines change places, or be shared."""
+    return native().in_any_order(member.handle)
+
+
 def _member(told: Mapping[str, Any], label: str, expr: Any, holds_others: bool) -> Member:
     stages = tuple(
         _stage(told["name"], number, told["args"], stage, expr)

@@ -20,6 +20,7 @@ from halide_bridge.schedules.recognise.program import (
     Program,
     Stage,
     accesses,
+    in_any_order,
     number,
 )
 from selector.dataclass import dataclass
@@ -115,6 +116,8 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
     reads = _reads(update, member, placement.program)
     inner = [r for r in reads or () if r.follows_any(reduced)]
     if not inner or not all(any(r.reused(a, reduced) for a in member.args) for r in inner):
+        return None
+    if len(reduced) > 1 and not in_any_order(member):
         return None
     found = Reuse(tuple(inner), reduced, len(member.args), n)
     return None if found.terms is not None and found.terms < LEAST else found

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement, side_by_side
-from halide_bridge.schedules.recognise.program import Access, Member, Reduced, accesses, number
+from halide_bridge.schedules.recognise.program import (
+    Access,
+    Member,
+    Reduced,
+    accesses,
+    in_any_order,
+    number,
+)
 from selector.dataclass import dataclass
 from selector.ir.nodes import Binary, BinaryOp, Call, Compare, CompareOp, Expr, Select, Var
 from selector.ir.traverse import free_vars
@@ -36,8 +43,8 @@ def associative(member: Member) -> bool:
     """Whether each value is combined with others by one operation, in any order."""
     if len(member.stages) != 2:
         return False
-    update = member.stages[1]
-    return all(_combines(member, k, value) for k, value in enumerate(update.values))
+    values = enumerate(member.stages[1].values)
+    return all(_combines(member, k, value) for k, value in values) and in_any_order(member)
 
 
 def _combines(member: Member, number: int, value: Expr) -> bool:

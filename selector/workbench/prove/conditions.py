@@ -114,6 +114,8 @@ class Rule:
                     self.classes[name] = self.context.new(not goal)
                 return self.context.find(self.classes[name])
             case (str(head), *args):
+                if not self.signatures.is_term(head):
+                    raise UserError(f"`{_shown(form)}` is no term")
                 sorts = self.signatures.sorts[head]
                 arguments = (self.argument(a, s, goal) for a, s in zip(args, sorts, strict=True))
                 node = Node(head, tuple(arguments))

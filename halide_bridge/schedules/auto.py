@@ -8,13 +8,14 @@ kernel of its own. What is to go to a tensor unit is tried on a copy before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from halide_bridge import memory
-from halide_bridge.checks import is_pipeline, output_funcs
+from halide_bridge.checks import halide_errors, in_words, is_pipeline, output_funcs
 from halide_bridge.memory import apart
 from halide_bridge.names import plain
 from halide_bridge.native import native
@@ -40,7 +41,7 @@ from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
 from halide_bridge.schedules.trials import Schedule, Source, Trials, applied
 from halide_bridge.schedules.wanted import wanted_of
-from selector.diagnostics import ScheduleError
+from selector.diagnostics import InternalError, ScheduleError
 from selector.families.bands import worth
 from selector.ir.module import Module
 from selector.machine import machine_for
@@ -80,8 +81,9 @@ def autoschedule(
     _refuse_scheduled(outputs, location)
     source = Source(outputs, {}, None, None, None, location)
     trials = Trials(source, wanted_of(target, instructions, location, tilings))
-    plan, first = _plan(trials, sizes)
-    schedule = applied(outputs, plan)
+    with _chosen():
+        plan, first = _plan(trials, sizes)
+        schedule = applied(outputs, plan)
     _scheduled.update((func.name(), location) for func in outputs)
     return replace(schedule, source=first + schedule.source)
 
@@ -101,8 +103,21 @@ def lower_auto(
     with apart(source.said):
         copy = replace(source, outputs=native().copy(source.outputs))
         trials = Trials(copy, wanted_of(target, instructions, source.location))
-        plan, _ = _plan(trials, sizes, some)
-        return trials.lowered(plan), plan.known.depends_on(), plan.precisions
+        with _chosen():
+            plan, _ = _plan(trials, sizes, some)
+            return trials.lowered(plan), plan.known.depends_on(), plan.precisions
+
+
+@contextmanager
+def _chosen() -> Generator[None]:
+    """What Halide refuses of a schedule that nobody wrote is a defect of this compiler."""
+    try:
+        yield
+    except halide_errors() as error:
+        raise InternalError(
+            f"Halide refuses the schedule that was chosen: {in_words(str(error))}; a Func that has "
+            "a schedule of yours keeps it"
+        ) from error
 
 
 def source_of(output: Any, name: str | None, inputs: Sequence[object] | None) -> Source:

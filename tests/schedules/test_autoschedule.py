@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
-from selector.diagnostics import ScheduleError, UserError
+from halide_bridge.schedules.places import Scheduling
+from selector.diagnostics import InternalError, ScheduleError, UserError
 
 x, y = hl.Var("x"), hl.Var("y")
 
@@ -159,3 +160,17 @@ def test_requirements_of_a_pipeline_hold_for_its_copy() -> None:
     kernel = hb.compile(pipeline, target="sm_80", schedule="auto")
     with pytest.raises(UserError):
         kernel.interpret(image=np.zeros((4, 2), np.float32), sizes=(4, 2))
+
+
+def test_what_halide_refuses_of_a_chosen_schedule_is_a_defect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(scheduling: Scheduling) -> None:
+        out = scheduling.program.members[scheduling.program.outputs[0]].handle
+        out.split(hl.Var("none"), hl.Var("o"), hl.Var("i"), 8)
+
+    monkeypatch.setattr(Scheduling, "run", refused)
+    with pytest.raises(InternalError, match="Halide refuses the schedule that was chosen"):
+        hb.autoschedule(blurred()[1], target="sm_90a")
+    with pytest.raises(InternalError, match="a schedule of yours"):
+        hb.compile(blurred()[1], target="sm_90a", schedule="auto", sizes=(8, 8))

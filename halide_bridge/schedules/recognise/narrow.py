@@ -99,10 +99,12 @@ def _seen(e: Expr, member: Member) -> Iterator[Type | None]:
 
 def has_wide_factors(member: Member) -> bool:
     """Whether a sum multiplies factors in float32 of which one is no element of 16 bits, as a
-    product of matrices does; more than that, what values they have, Halide's expressions say.
+    product of matrices does, not of windows; what values they have, Halide's expressions say.
     """
     pair = factors(member)
     if pair is None or member.fixed or member.types[0] != FLOAT32:
         return False
     wide = [source_type(e).bits != 16 for e in pair]
-    return any(wide) and used_by(pair, member) is not None
+    places = [i for e in pair for a in accesses(e) for i in a.indices]
+    plain = all(isinstance(i, Var) for i in places)
+    return any(wide) and plain and used_by(pair, member) is not None

@@ -111,17 +111,13 @@ std::vector<Func> subtracted_last(Function sum, const Functions &readers, const 
         !is_const_one(sum.update(0).predicate())) {
         return {};
     }
-    Expr &value = sum.update(0).values()[0];
-    Expr whole = substitute_in_all_lets(value);
-    const Add *add = whole.as<Add>();
-    bool last = add && add->b.as<Mul>();
-    const Mul *product = !add ? nullptr : last ? add->b.as<Mul>() : add->a.as<Mul>();
-    if (!product) {
+    const AddedProduct added(sum);
+    if (!added.product) {
         return {};
     }
     const std::vector<ReductionVariable> &reduced = sum.update(0).schedule().rvars();
     Factors factors(reduced);
-    Difference a = factors.apart(product->a), b = factors.apart(product->b);
+    Difference a = factors.apart(added.product->a), b = factors.apart(added.product->b);
     if (!a.zero.defined() && !b.zero.defined()) {
         return {};
     }
@@ -142,8 +138,7 @@ std::vector<Func> subtracted_last(Function sum, const Functions &readers, const 
         }
         less = less - count * a.zero * b.zero;
     }
-    Expr terms = a.rest * b.rest;
-    value = last ? add->a + terms : terms + add->b;
+    sum.update(0).values()[0] = added.with(a.rest * b.rest);
     less = simplify(less);
     ChangeReads subtract(sum, [&](const Call *read) {
         return Expr(read) - at(sum, less, read->args);

@@ -1,5 +1,5 @@
-// Sums of terms that are divided by what does not change along the sum, or multiplied by what does
-// not either: their readers do that instead.
+// Sums of terms that are divided or multiplied by what does not change along the sum: their readers do
+// that instead.
 
 #include "reads.h"
 
@@ -176,17 +176,7 @@ Expr without_same(const Expr &e, const Function &sum, Expr &factor) {
 
 // Whether a Func is a sum from zero on, by the only update, which is of the element itself.
 bool is_sum_from_zero(const Function &f) {
-    if (f.updates().size() != 1 || !is_const_zero(f.values()[0])) {
-        return false;
-    }
-    const std::vector<Expr> &place = f.update(0).args();
-    for (size_t d = 0; d < place.size(); d++) {
-        const Variable *own = place[d].as<Variable>();
-        if (!own || own->name != f.args()[d]) {
-            return false;
-        }
-    }
-    return true;
+    return f.updates().size() == 1 && is_const_zero(f.values()[0]) && is_in_place(f);
 }
 
 // Where a Func is read.

@@ -107,16 +107,6 @@ bool has_schedule(const Function &f, const Function &locked) {
            s.memory_type() != Halide::MemoryType::Auto;
 }
 
-}  // namespace
-
-bool in_any_order(Function f) {
-    const Definition &update = f.update(0);
-    auto found = ir::prove_associativity(f.name(), update.args(), update.values());
-    return found.associative() && found.commutative();
-}
-
-namespace {
-
 // ((variable, minimum or None, extent or None), ...), as `bound` says.
 py::list describe_bounds(const std::vector<Bound> &bounds) {
     py::list result;
@@ -227,6 +217,12 @@ void interleaved(Func stored, int channels, bool output) {
         together = together && size_of(p, "stride.1") == channels && size_of(p, "extent.0") == channels;
     }
     stored.specialize(together);
+}
+
+bool in_any_order(const Function &f) {
+    const Definition &update = f.update(0);
+    auto found = ir::prove_associativity(f.name(), update.args(), update.values());
+    return found.associative() && found.commutative();
 }
 
 std::vector<Func> wrapped(const Functions &outputs) {

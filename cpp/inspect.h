@@ -24,7 +24,7 @@ Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Fu
 
 // Whether Halide proves that the only update of a Func combines its values in any order, which it asks
 // for where loops over them change places, or are shared.
-bool in_any_order(Halide::Internal::Function f);
+bool in_any_order(const Halide::Internal::Function &f);
 
 // Has the definition of a `sum` be 0, and `reader` add what it was where it reads that; whether it
 // does read it, else nothing changes.

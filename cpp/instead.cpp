@@ -147,7 +147,7 @@ Expr in_bits(const Expr &e, Halide::Type type) {
     return Expr();
 }
 
-// The type of 16 bits that elements are cast from, undefined bits where there are none or several.
+// The types of 16 bits that elements are cast from.
 class Halves : public Halide::Internal::IRGraphVisitor {
     using IRGraphVisitor::visit;
     void visit(const Cast *op) override {
@@ -208,11 +208,8 @@ Func operand(Function sum, int factor, const std::vector<std::string> &order,
     if (sum.updates().size() != 1 || sum.outputs() != 1) {
         return Func();
     }
-    Expr &value = sum.update(0).values()[0];
-    Expr whole = substitute_in_all_lets(value);
-    const Add *add = whole.as<Add>();
-    bool last = add && add->b.as<Mul>();
-    const Mul *product = !add ? nullptr : last ? add->b.as<Mul>() : add->a.as<Mul>();
+    const AddedProduct added(sum);
+    const Mul *product = added.product;
     if (!product) {
         return Func();
     }
@@ -242,7 +239,7 @@ Func operand(Function sum, int factor, const std::vector<std::string> &order,
     Expr read = Call::make(made.function(), own, 0);
     read = cast ? Cast::make(cast->type, read) : read;
     Expr terms = factor ? product->a * read : read * product->b;
-    value = last ? add->a + terms : terms + add->b;
+    sum.update(0).values()[0] = added.with(terms);
     return made;
 }
 
@@ -250,11 +247,8 @@ bool narrow_factors(Function sum) {
     if (sum.updates().size() != 1 || sum.outputs() != 1) {
         return false;
     }
-    Expr &value = sum.update(0).values()[0];
-    Expr whole = substitute_in_all_lets(value);
-    const Add *add = whole.as<Add>();
-    bool last = add && add->b.as<Mul>();
-    const Mul *product = !add ? nullptr : last ? add->b.as<Mul>() : add->a.as<Mul>();
+    const AddedProduct added(sum);
+    const Mul *product = added.product;
     if (!product || product->type != Halide::Float(32)) {
         return false;
     }
@@ -270,7 +264,7 @@ bool narrow_factors(Function sum) {
         return false;
     }
     Expr terms = Cast::make(product->type, of[0]) * Cast::make(product->type, of[1]);
-    value = last ? add->a + terms : terms + add->b;
+    sum.update(0).values()[0] = added.with(terms);
     return true;
 }
 

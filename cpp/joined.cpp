@@ -1,6 +1,6 @@
 // Sums whose terms two variables number, over both as one (inspect.h).
 
-#include "inspect.h"
+#include "reads.h"
 
 namespace bridge {
 
@@ -98,17 +98,10 @@ std::vector<Func> joined(const Function &f, Function reader, const std::string &
     }
     const Definition &update = f.update(0);
     Both both = {inner, outer, values_of(update, inner), values_of(update, outer)};
-    Expr value = substitute_in_all_lets(update.values()[0]);
-    const Add *add = value.as<Add>();
-    const Mul *product = !add ? nullptr : add->b.as<Mul>() ? add->b.as<Mul>() : add->a.as<Mul>();
-    if (!product || inner == outer || !both.inside || !both.outside) {
+    const AddedProduct added(f);
+    const Mul *product = added.product;
+    if (!product || inner == outer || !both.inside || !both.outside || !is_in_place(f)) {
         return {};
-    }
-    for (size_t d = 0; d < f.args().size(); d++) {
-        const Variable *own = update.args()[d].as<Variable>();
-        if (!own || own->name != f.args()[d]) {
-            return {};
-        }
     }
     Halide::Region ranges = {{0, both.inside * both.outside}};
     for (const ReductionVariable &v : update.schedule().rvars()) {

@@ -33,6 +33,40 @@ inline std::vector<std::string> own_of(const Halide::Internal::Function &f, cons
     return found;
 }
 
+// Whether the only update of a Func is of the element itself.
+inline bool is_in_place(const Halide::Internal::Function &f) {
+    const std::vector<Halide::Expr> &place = f.update(0).args();
+    for (size_t d = 0; d < place.size(); d++) {
+        const auto *own = place[d].as<Halide::Internal::Variable>();
+        if (!own || own->name != f.args()[d]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The `product` that the only update of a sum adds to its element, before it or behind it; null where
+// it adds none.
+struct AddedProduct {
+    Halide::Expr whole;
+    const Halide::Internal::Mul *product = nullptr;
+    const Halide::Internal::Add *add = nullptr;
+
+    explicit AddedProduct(const Halide::Internal::Function &sum)
+        : whole(Halide::Internal::substitute_in_all_lets(sum.update(0).values()[0])),
+          add(whole.as<Halide::Internal::Add>()) {
+        if (add) {
+            product = add->b.as<Halide::Internal::Mul>();
+            product = product ? product : add->a.as<Halide::Internal::Mul>();
+        }
+    }
+
+    // The update with other terms in place of the product.
+    Halide::Expr with(const Halide::Expr &terms) const {
+        return add->b.as<Halide::Internal::Mul>() ? add->a + terms : terms + add->b;
+    }
+};
+
 // Makes another value of what is read of a Func: `change` has the read, its places changed already.
 class ChangeReads : public Halide::Internal::IRMutator {
     const Halide::Internal::Function f;

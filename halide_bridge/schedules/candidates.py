@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from halide_bridge.schedules.recognise.channels import Channels, channels_of
-from halide_bridge.schedules.recognise.divided import has_same
+from halide_bridge.schedules.recognise.divided import is_held_back
 from halide_bridge.schedules.recognise.layers import Layer, layer_of
 from halide_bridge.schedules.recognise.products import Product, product_of
 from halide_bridge.schedules.recognise.program import Member, Program, number
@@ -31,7 +31,7 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
     """What a reduction sums up; else why a tensor unit cannot have it, or should not, empty where
     it is no sum of products at all.
     """
-    if has_same(member, program):
+    if is_held_back(member, program):
         return (
             "all terms of an element are multiplied by the same: multiply in a Func that reads it"
         )

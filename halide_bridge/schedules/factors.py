@@ -68,10 +68,7 @@ def set_narrow_factors(program: Program, known: Guess) -> list[str]:
     """
     lines: list[str] = []
     for member in (m for m in program if has_wide_factors(m)):
-        depth = max(known.value(r.extent) for r in member.stages[1].reduced)
-        rows = range(1, len(member.args))
-        many = any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in rows)
-        if many and native().narrow_factors(member.handle):
+        if _fills(member, known) and native().narrow_factors(member.handle):
             lines.append(f'hb.narrow_factors(f["{member.label}"])')
     return lines
 
@@ -80,9 +77,7 @@ def set_zero_points(program: Program, known: Guess) -> list[str]:
     """Have what reads sums for tensor units subtract zero points. Lines of Python, as below."""
     lines: list[str] = []
     for member in (m for m in program if len(m.args) > 1 and has_zero_points(m, program)):
-        depth = max(known.value(r.extent) for r in member.stages[1].reduced)
-        rows = range(1, len(member.args))
-        if any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in rows):
+        if _fills(member, known):
             funcs = (member, *program.readers(member))
             subtracted_last(*(f.handle for f in funcs))
             lines.append(f"hb.subtracted_last({_said(funcs)})")
@@ -111,6 +106,13 @@ def set_together(
             precisions[total.name()] = precision_of(member)
             lines.append(f"hb.together({_said(funcs)})")
     return lines
+
+
+def _fills(member: Member, known: Guess, rows: Iterable[int] | None = None) -> bool:
+    """Whether a product fills tiles of a tensor unit, whichever dimension its rows go along."""
+    depth = max(known.value(r.extent) for r in member.stages[1].reduced)
+    among = range(1, len(member.args)) if rows is None else rows
+    return any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in among)
 
 
 def _said(funcs: Iterable[Member]) -> str:
@@ -143,13 +145,11 @@ def _apart(
     of_what = form_of(told, member, program, known, machine) if told is not None else ""
     if not isinstance(of_what or sum_of(member, program, known, machine), str):
         return []
-    depth = max(known.value(r.extent) for r in member.stages[1].reduced)
-    # Whichever its rows will go along. What has taps of its own for each pixel has images alone,
-    # which may be few.
-    rows, own = range(1, len(member.args)), with_own_taps(member)
-    if own:
-        rows = [d for d in rows if member.args[d] not in own and known.tells(member, d)]
-    if not any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in rows):
+    # What has taps of its own for each pixel has images alone, which may be few.
+    own = with_own_taps(member)
+    rows = [d for d in range(1, len(member.args)) if member.args[d] not in own]
+    rows = [d for d in rows if known.tells(member, d)] if own else rows
+    if not _fills(member, known, rows):
         return []
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]

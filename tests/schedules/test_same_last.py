@@ -176,6 +176,16 @@ def test_a_sum_that_is_stored_itself_says_what_to_do() -> None:
     assert "multiply in a Func that reads it" in report
 
 
+def test_a_sum_of_no_products_has_no_reason_to_be_on_a_tensor_unit() -> None:
+    """It is subtracted and is stored itself, and that is all."""
+    image, k = hl.ImageParam(F32, 2, "image"), hl.RDom([(0, DEPTH)], "k")
+    total = hl.Func("total")
+    total[y] = f32(0)
+    total[y] -= image[k, y]
+    report = hb.autoschedule(total, target="sm_90a", sizes=(2048,)).report
+    assert "tensor unit" not in report
+
+
 def test_what_a_sum_begins_with_is_not_multiplied() -> None:
     inputs, k = Inputs(HALVES, F32), hl.RDom([(0, DEPTH)], "k")
     total = hl.Func("total")

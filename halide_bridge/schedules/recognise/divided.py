@@ -12,7 +12,7 @@ one has to be seen, ``w`` a power of what the largest score of the row is subtra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from halide_bridge.schedules.recognise.attention import is_peak, weighted
 from halide_bridge.schedules.recognise.products import (
@@ -46,22 +46,30 @@ class Divided:
 
 
 def has_same(member: Member, program: Program) -> bool:
-    """Whether the terms of a sum from zero on are subtracted, or negative, or products of two
-    factors that tensor units may multiply and of what is the same for all terms of an element.
+    """Whether the terms of a sum from zero on have a sign, or are products for a tensor unit and
+    have a factor that is the same for all terms of an element.
     """
     term, negative = _term(member)
     read = (program.members.get(a.func) for a in member.accesses())
-    if term is None or any(m and m.fixed for m in read):
+    if term is None or not starts_at_zero(member.stages[0]) or any(m and m.fixed for m in read):
         return False
-    if not starts_at_zero(member.stages[0]):
-        return False
-    sums = {r.name for r in member.stages[1].reduced}
     parts = [*_factors(term)]
+    signed = negative or parts != [*_factors(term, negated=False)]
+    return signed or (len(parts) > 2 and _multiplies_two(parts, member, program))
+
+
+def is_held_back(member: Member, program: Program) -> bool:
+    """Whether that keeps a product from a tensor unit, which has two other factors."""
+    term, _ = _term(member)
+    two = term is not None and _multiplies_two([*_factors(term)], member, program)
+    return two and has_same(member, program)
+
+
+def _multiplies_two(parts: Iterable[Expr], member: Member, program: Program) -> bool:
+    """Whether two factors change along the sum, and tensor units may multiply these."""
+    sums = {r.name for r in member.stages[1].reduced}
     vary = [e for e in parts if sums & free_vars(e) or _reads(e, member.name)]
-    if negative or parts != [*_factors(term, negated=False)]:
-        return True
-    same = len(parts) > len(vary) == 2
-    return same and may_be_multiplied(vary, member, program)
+    return len(vary) == 2 and may_be_multiplied(vary, member, program)
 
 
 def _term(member: Member) -> tuple[Expr | None, bool]:

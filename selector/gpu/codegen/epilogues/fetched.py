@@ -8,8 +8,6 @@ its rows begin at multiples of two elements; else they come one by one, 0 outsid
 
 from __future__ import annotations
 
-from functools import reduce
-
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.epilogues.elements import COLUMN, ROW, ElementScalar
@@ -24,7 +22,7 @@ from selector.gpu.passes.budget_registers import MOST_BOUND, OTHERS, equal_share
 from selector.ir.affine import Affine, carry, split_by_strides, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import Call, Compare, CompareOp, Dim, Expr, IntImm, Load, Var
-from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
+from selector.lowering.predicates import TRUE, conjunction, every, holds_everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def _together(leaf: FetchedElement, scalar: ElementScalar) -> Expr | None:
     rest, down = _first(load, scalar)
     if not context.is_multiple(rest + down * LANE_ROW, 2, load.buffer):
         return None
-    inside = reduce(conjunction, map(_within, carry(coordinates, param.dims), param.dims), TRUE)
+    inside = every(map(_within, carry(coordinates, param.dims), param.dims))
     whole = holds_everywhere(inside, {COLUMN: region.n, ROW: region.m})
     aligned = context.aligned_flag(load.buffer, 2)
     if whole is None or aligned == FALSE:

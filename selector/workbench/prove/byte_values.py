@@ -34,13 +34,13 @@ _EACH = Var("$byte", UINT8.with_lanes(256))
 
 def decoded(e: Expr, at: Digits) -> tuple[Type, Expr, Digits] | None:
     """The type as which a float decodes one byte, the byte, and its lane; None for any other."""
-    if not e.type.is_float or not any(
-        isinstance(x, Call) and x.name == "reinterpret" for x in walk_expr(e)
-    ):
+    if not e.type.is_float:
         return None
     found: dict[tuple[Expr, Digits], None] = {}
     each = _of_each(e, at, found)
-    if each is None or len(found) != 1:
+    if each is None or len(found) != 1 or not any(
+        isinstance(x, Call) and x.name == "reinterpret" for x in walk_expr(e)
+    ):  # fmt: skip
         return None
     ((byte, where),) = found
     t = _format(each)
@@ -62,17 +62,19 @@ def _of_each(e: Expr, at: Digits, found: dict[tuple[Expr, Digits], None]) -> Exp
             pass
         case _:
             return None
-    parts = [_of_each(p, at, found) for p in expr_children(e)]
-    inner = tuple(p for p in parts if p is not None)
-    if len(inner) < len(parts):
-        return None
+    inner: list[Expr] = []
+    for part in expr_children(e):
+        each = _of_each(part, at, found)
+        if each is None:
+            return None
+        inner.append(each)
     match e:
         case Cast(t):
             return Cast(t.with_lanes(lanes), inner[0])
         case Call(t, name):
-            return Call(t.with_lanes(lanes), name, inner)
+            return Call(t.with_lanes(lanes), name, tuple(inner))
         case _:
-            return rebuilt(e)(inner)
+            return rebuilt(e)(tuple(inner))
 
 
 @cache

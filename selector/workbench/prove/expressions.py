@@ -75,6 +75,8 @@ class Meaning:
     cuts: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     singly: bool = False
     names: Mapping[str, Poly] = field(default_factory=dict[str, Poly])
+    _scalars: dict[int, tuple[Expr, Worth]] = field(default_factory=dict[int, tuple[Expr, Worth]])
+    """What has been worked out, by the identity of expressions that no lane changes."""
 
     def digit(self, name: str, extent: int) -> Digits:
         """A number below an extent, in the parts that it has been cut into."""
@@ -89,8 +91,16 @@ class Meaning:
             before = end
         return tuple(found)
 
-    def value(self, e: Expr, at: Digits) -> Worth:  # noqa: C901 (a line a node)
+    def value(self, e: Expr, at: Digits) -> Worth:
         """The value at the lane of these digits."""
+        if at:
+            return self._value(e, at)
+        known = self._scalars.get(id(e))
+        if known is None:
+            known = self._scalars[id(e)] = e, self._value(e, at)
+        return known[1]
+
+    def _value(self, e: Expr, at: Digits) -> Worth:  # noqa: C901 (a line a node)
         if isinstance(e, Binary | Cast | Select | Call) and (found := self._decoded(e, at)):
             return found
         match e:

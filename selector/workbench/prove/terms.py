@@ -110,6 +110,9 @@ class Terms:
         return Poly({(self._numbers[made],): 1})
 
     def times(self, a: Poly, b: Poly) -> Poly:
+        for factor, other in ((a.constant, b), (b.constant, a)):
+            if factor is not None:
+                return other if factor == 1 else other.scaled(factor)
         terms: dict[tuple[int, ...], Number] = {}
         for left, x in a.terms.items():
             for right, y in b.terms.items():
@@ -251,19 +254,27 @@ class Terms:
                 if self.atoms[n].kind in _COMPARISONS:
                     yield n
 
-    def _assigned(self, p: Poly, condition: int, holds: int, known: dict[int, Poly]) -> Poly:
-        """A value where a comparison holds, or does not."""
-        total = ZERO
+    def _assigned(self, p: Poly, condition: int, holds: int, known: dict[int, Poly | None]) -> Poly:
+        """A value where a comparison holds, or does not. ``known``: atoms there, None for those
+        that are what they were."""
+        same: dict[tuple[int, ...], Number] = {}
+        changed: list[Poly] = []
         for atoms, factor in p.terms.items():
-            term = number(factor)
             for n in atoms:
                 if n not in known:
                     known[n] = self._atom_assigned(n, condition, holds, known)
-                term = self.times(term, known[n])
-            total = total + term
-        return total
+            if all(known[n] is None for n in atoms):
+                same[atoms] = factor
+                continue
+            term = number(factor)
+            for n in atoms:
+                term = self.times(term, known[n] or Poly({(n,): 1}))
+            changed.append(term)
+        return sum(changed, Poly(same)) if changed else p
 
-    def _atom_assigned(self, n: int, condition: int, holds: int, known: dict[int, Poly]) -> Poly:
+    def _atom_assigned(
+        self, n: int, condition: int, holds: int, known: dict[int, Poly | None]
+    ) -> Poly | None:
         if n == condition:
             return number(holds)
         atom = self.atoms[n]
@@ -273,7 +284,7 @@ class Terms:
         ]
         keys = tuple(a.key if isinstance(a, Poly) else a for a in args)
         if keys == atom.args:
-            return Poly({(n,): 1})
+            return None
         match atom.kind, args:
             case "below", (Poly() as d,):
                 return self.below(d, ZERO)

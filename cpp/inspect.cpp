@@ -180,7 +180,7 @@ py::dict inspect(const Functions &outputs) {
     for (auto &[name, f] : locked) {
         f.lock_loop_levels();
     }
-    Records records;
+    Records records(true);
     py::list funcs;
     auto regions = required_regions(outputs, find_parameters(env, outputs, {}));
     std::vector<std::string> order;

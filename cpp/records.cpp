@@ -3,6 +3,7 @@
 #include "records.h"
 
 #include <cmath>
+#include <optional>
 #include <unordered_map>
 
 namespace bridge {
@@ -69,6 +70,25 @@ const char *memory_kind(Halide::MemoryType type) {
     }
 }
 
+// The constant that a minimum, extent or stride of an array is declared to be.
+std::optional<int64_t> declared_size(const Variable *op) {
+    const Halide::Parameter &p = op->param;
+    if (!p.defined() || !p.is_buffer()) {
+        return std::nullopt;
+    }
+    for (int d = 0; d < p.dimensions(); d++) {
+        const std::pair<const char *, Expr> sizes[] = {{"min", p.min_constraint(d)},
+                                                       {"extent", p.extent_constraint(d)},
+                                                       {"stride", p.stride_constraint(d)}};
+        for (const auto &[what, value] : sizes) {
+            if (value.defined() && op->name == p.name() + "." + what + "." + std::to_string(d)) {
+                return as_const_int(value);
+            }
+        }
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 py::tuple type_record(const Halide::Type &type) {
@@ -86,6 +106,7 @@ struct Records::State : public IRVisitor {
     std::vector<IRHandle> alive;  // keeps addresses unique while the table lives
     std::unordered_map<uint64_t, py::tuple> types;
     py::dict known;  // index of each record that is an expression
+    bool declared = false;
 
     template<typename... Fields>
     void emit(const BaseStmtNode *node, const char *kind, const Fields &...fields) {
@@ -165,7 +186,14 @@ struct Records::State : public IRVisitor {
         }
     }
     void visit(const StringImm *op) override { emit(op, "StringImm", op->value); }
-    void visit(const Variable *op) override { emit(op, "Variable", type(op->type), op->name); }
+    void visit(const Variable *op) override {
+        std::optional<int64_t> size = declared ? declared_size(op) : std::nullopt;
+        if (size) {
+            emit(op, "IntImm", type(op->type), *size);
+        } else {
+            emit(op, "Variable", type(op->type), op->name);
+        }
+    }
     void visit(const Add *op) override { binary(op, "Add"); }
     void visit(const Sub *op) override { binary(op, "Sub"); }
     void visit(const Mul *op) override { binary(op, "Mul"); }
@@ -286,7 +314,8 @@ struct Records::State : public IRVisitor {
     void visit(const HoistedStorage *op) override { emit(op, "HoistedStorage", op->name); }
 };
 
-Records::Records() : state(std::make_shared<State>()) {
+Records::Records(bool declared) : state(std::make_shared<State>()) {
+    state->declared = declared;
 }
 
 int Records::add(const Expr &e) {

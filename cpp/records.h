@@ -11,10 +11,11 @@ namespace bridge {
 namespace py = pybind11;
 
 // A list of tuples in post-order: (kind, fields...). A field that is a node is the index of its
-// record; shared nodes are written once. `halide_bridge/records.py` reads them.
+// record; shared nodes are written once. `halide_bridge/records.py` reads them. `declared`: sizes of
+// arrays that are declared to be constants are these.
 class Records {
 public:
-    Records();
+    explicit Records(bool declared = false);
     int add(const Halide::Expr &e);
     int add(const ir::Stmt &s);
     py::list take();

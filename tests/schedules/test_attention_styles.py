@@ -186,7 +186,20 @@ def total_of_rounded(p: Parts) -> hl.Func:
     return p.output(p.mixed(rounded)[d, m, h] / total[m, h])
 
 
+def channels_unknown(p: Parts) -> hl.Func:
+    c = hl.RDom([(0, p.q.dim(0).extent())], "c")
+    scores = hl.Func("scores")
+    scores[n, m, h] += f32(p.q[c.x, m, h]) * f32(p.k[c.x, n, h]) / 8
+    return p.divided(hl.exp(scores[n, m, h] - p.top(scores)[m, h]))
+
+
+def channels_declared(p: Parts) -> hl.Func:
+    p.q.dim(0).set_extent(DEPTH)
+    return channels_unknown(p)
+
+
 STYLES: dict[str, Callable[[Parts], hl.Func]] = {
+    "a declared number of channels": channels_declared,
     "divided after the largest": lambda p: after(p, lambda s, t: hl.exp((s - t) / 8)),
     "multiplied after it": lambda p: after(p, lambda s, t: hl.exp(hl.f32(0.125) * (s - t))),
     "powers of two after it": lambda p: after(
@@ -330,6 +343,7 @@ def logarithm_of_more(p: Parts) -> hl.Func:
 
 APART: dict[str, tuple[Callable[[Parts], hl.Func], str]] = {
     "a largest score of float16": (largest_half, "`top` is kept in float16"),
+    "as many channels as there are": (channels_unknown, "how many terms `scores` adds up"),
     "hl.sum": (inline_sums, "the dimensions of `sum` are in another order"),
     "no largest score": (bare_powers, "no largest score of a row is taken off"),
     "other weights": (other_weights, "its weights are not hl.exp or hl.pow"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from halide_bridge.schedules.recognise.attention import is_peak
 from halide_bridge.schedules.recognise.divided import is_total
 from halide_bridge.schedules.recognise.products import element, factors, starts_at_zero
-from halide_bridge.schedules.recognise.program import Member, Program
-from halide_bridge.schedules.recognise.reading import below
+from halide_bridge.schedules.recognise.program import Member, Program, number
+from halide_bridge.schedules.recognise.reading import below, names_of, variables_of
 from selector.ir.nodes import Call, Expr
 from selector.ir.traverse import walk_expr
 from selector.ir.types import FLOAT32
@@ -34,14 +34,8 @@ def why_apart(mixed: Member, program: Program, why: str = "") -> str:
             "its weights are not hl.exp or hl.pow of float32: what becomes of others as the "
             "largest score grows is not known"
         )
-    for f in (mixed, *products):
-        if not starts_at_zero(f.stages[0]):
-            return f"`{f.label}` does not start at 0: add what it starts with where it is read"
-        if not _is_first(f, made_of, f is mixed):
-            return (
-                f"the dimensions of `{f.label}` are in another order (hl.sum has them as they "
-                "occur in it): keys are to be the first of scores, channels of the sum of values"
-            )
+    if wrong := _wrong_sum(mixed, products, made_of):
+        return wrong
     for f in made_of:
         if is_total(f, program):
             return (
@@ -55,6 +49,25 @@ def why_apart(mixed: Member, program: Program, why: str = "") -> str:
         "its parts are not those of one row of keys for each query and head, or others read or "
         "schedule some of them"
     )
+
+
+def _wrong_sum(mixed: Member, products: list[Member], made_of: list[Member]) -> str:
+    """What is wrong with one of the two products; empty if nothing is."""
+    for f in (mixed, *products):
+        if not starts_at_zero(f.stages[0]):
+            return f"`{f.label}` does not start at 0: add what it starts with where it is read"
+        if not _is_first(f, made_of, f is mixed):
+            return (
+                f"the dimensions of `{f.label}` are in another order (hl.sum has them as they "
+                "occur in it): keys are to be the first of scores, channels of the sum of values"
+            )
+    for f in products:
+        if number(f.stages[1].reduced[0].extent) is None:
+            return (
+                f"how many terms `{f.label}` adds up is not known: sum over a constant, or declare "
+                "the extent of the channels with set_extent"
+            )
+    return ""
 
 
 def _weights(e: Expr, program: Program) -> list[Member]:
@@ -73,8 +86,16 @@ def _powers(member: Member) -> set[str]:
 
 
 def _is_first(member: Member, made_of: list[Member], channels: bool) -> bool:
-    """Whether the first dimension is that of ``channels``, which its weights have not, or that of
-    keys, which the maximum goes over.
+    """Whether the first dimension is that of ``channels``, at which no weights are read, or that of
+    keys, which the maximum goes over and is the first of what is made of the scores.
     """
-    rows = {v for f in made_of if is_peak(f) for v in f.args}
-    return member.args[0] not in rows if not channels else member.args[0] not in made_of[0].args
+    if channels:
+        names = {f.name for f in made_of}
+        reads = (a for a in member.accesses() if a.func in names)
+        return all(member.args[0] not in variables_of(a) for a in reads)
+    return all(
+        names_of(a)[0] in ({r.name for s in f.stages for r in s.reduced} or f.args[:1])
+        for f in made_of
+        for a in f.accesses()
+        if a.func == member.name != f.name
+    )

@@ -83,7 +83,7 @@ def judge(mutant: Mutant, among: Iterable[Program] | None = None) -> Verdict:
     """Run programs until one tells: all, those first that are about the rule or its file."""
     file = rule_forms()[mutant.rule].file
     engines: dict[str, Engine] = {}
-    fired = 0
+    fired = tried = 0
     with ExitStack() as stack:
         for tried, program in enumerate(among or ordered(mutant, file), 1):
             if program.facts not in engines:

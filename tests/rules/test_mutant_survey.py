@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import pytest
@@ -22,7 +23,7 @@ from selector.workbench.prove import solve
 from selector.workbench.prove.conditions import read_rule
 from selector.workbench.prove.refute import counterexample
 from selector.workbench.prove.sorts import Signatures
-from selector.workbench.prove.verdicts import Kind, prove_text
+from selector.workbench.prove.verdicts import Kind, Verdict, prove_text
 
 pytestmark = pytest.mark.verified
 
@@ -125,11 +126,11 @@ def test_the_survey_tells_a_wrong_rule_that_is_proved(monkeypatch: pytest.Monkey
         (Kind.VACUOUS, "it matches"),
         (Kind.NO_RULE, "takes"),
     ):
-        monkeypatch.setattr(f"{__name__}.prove_text", lambda *_, kind=kind: _Said(kind))
+        said = Verdict("fold-sub", kind)
+        monkeypatch.setattr(f"{__name__}.prove_text", partial(_answer, said))
         with pytest.raises(AssertionError, match=why):
             surveyed([mutant], few=True)
 
 
-@dataclass(frozen=True)
-class _Said:
-    kind: Kind
+def _answer(said: Verdict, *_: object) -> Verdict:
+    return said

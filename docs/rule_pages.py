@@ -52,6 +52,12 @@ besides:
 - -0.0 is 0.0, where a lane is zero because it was left out;
 - indices do not overflow, where they are divided or compared; nothing else is divided.
 
+Types are told of every match. A number that a rule writes has the type of the integers beside it;
+beside anything else it is an error, but for 0: vectors of any type are ramps of equal parts, whose
+stride is 0. Each rule is proved for ramps of integers and for such copies, where its premises leave
+it open; taken as given is that what is 0 by sums, products and copies of 0 is folded, and that no
+cast and no load is such a 0.
+
 The order and the rounding of a sum within one instruction are part of what the instruction means.
 The last rows are facts about types, tried on all bit patterns, and the lemmas about sums that
 proofs use, by induction.

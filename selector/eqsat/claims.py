@@ -70,14 +70,18 @@ def _scalars(world: World, classes: Sequence[object]) -> list[Array] | None:
 
 
 def _affine(world: World, base: object, steps: Sequence[object], digits: Array) -> Array | None:
-    """base + sum of digit * step over all lanes; ``digits`` is (steps, lanes)."""
-    scalars = _scalars(world, (base, *steps))
-    if scalars is None:
+    """base + sum of digit * step over all lanes, in the type of the base; ``digits`` is
+    (steps, lanes). What is no integer has equal parts only. None where types do not go together."""
+    kind, strides = world.type(base), [world.of(s) for s in steps]
+    if kind.lanes != 1 or any(world.type(s) not in (kind, INT32) for s in steps):
         return None
-    total = np.broadcast_to(scalars[0], (len(scalars[0]), digits.shape[1]))
-    for digit, step in zip(digits, scalars[1:], strict=True):
-        total = total + digit[None, :] * step
-    return total
+    start = np.broadcast_to(world.of(base), (len(world.of(base)), digits.shape[1]))
+    if not kind.is_integer:
+        return None if any(map(np.any, strides)) else start
+    total = start.astype(np.int64)
+    for digit, step in zip(digits, strides, strict=True):
+        total = total + digit[None, :] * step.astype(np.int64)
+    return arithmetic.cast(total, kind)
 
 
 def _digits(*extents: int) -> Array:
@@ -87,7 +91,8 @@ def _digits(*extents: int) -> Array:
 
 def _is_affine(world: World, e: object, base: object, steps: Row, digits: Array) -> bool:
     expected = _affine(world, base, steps, digits)
-    return expected is not None and same(world.of(e).astype(np.int64), expected)
+    typed = world.type(e).element == world.type(base)
+    return typed and expected is not None and same(world.of(e), expected)
 
 
 def _tile(world: World, row: Row) -> bool:

@@ -180,6 +180,9 @@ class Decoder:
 
     def binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
         """A binary operator; sums of bases that the rules formed are simplified."""
+        for zero, other in ((a, b), (b, a)):
+            if zero == IntImm(0) and other.type != INT32 and op in (BinaryOp.ADD, BinaryOp.MUL):
+                return other if op is BinaryOp.ADD else zero  # of any type, as strides of copies
         found = Binary(op, *of_one_type(a, b))
         simplified = self.symbols and op in _ARITHMETIC and found.type == INT32
         return Affine.of(found).to_expr() if simplified else found

@@ -151,6 +151,7 @@ _VALUES = (
 
 _TILES = (
     ("want-one", "(Ramp e (Int 0) 1)", "(Ramp e (Int 0) 2)"),
+    ("want-one", "(Ramp e (Int 0) 1)", "(Ramp e (Int 1) 1)"),
     ("want-broadcast", "(Int 0)", "(Int 1)"),
     ("want-broadcast", "(Broadcast b (/ m n))", "(Broadcast b n)"),
     ("want-ramp", '(Bop "*" s (Int (/ m n)))', "s"),
@@ -198,6 +199,7 @@ _MASKS = (
 
 _BANDS = (
     ("band-tile", "b m n (Int 0) k", "b n m (Int 0) k"),
+    ("band-tile", "b m n (Int 0) k", "b m n (Int 1) k"),
     ("band-always", "(Always (* M rows)) (Always (* P K))", "(Always (* M rows)) (Always K)"),
     ("band-always", "(* st (- Q 1))", "(* st Q)"),
     ("band-split-and", '(Bop "&&" qI rI)', "qI"),

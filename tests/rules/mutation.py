@@ -7,7 +7,7 @@ turned, two neighbouring arguments swapped, an operator exchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -79,13 +79,13 @@ class Verdict:
         return bool(self.finding)
 
 
-def judge(mutant: Mutant) -> Verdict:
-    """Run programs until one tells, those first that are about the rule or its file."""
+def judge(mutant: Mutant, among: Iterable[Program] | None = None) -> Verdict:
+    """Run programs until one tells: all, those first that are about the rule or its file."""
     file = rule_forms()[mutant.rule].file
     engines: dict[str, Engine] = {}
-    fired = 0
+    fired = tried = 0
     with ExitStack() as stack:
-        for tried, program in enumerate(ordered(mutant, file), 1):
+        for tried, program in enumerate(among or ordered(mutant, file), 1):
             if program.facts not in engines:
                 try:
                     made = engine_with(file, mutant.rules, program.facts)

@@ -12,8 +12,9 @@ from soundness_programs import rule_forms
 
 from rules import rule_files
 from selector.workbench.prove import solve
-from selector.workbench.prove.conditions import Signatures, read_rule
+from selector.workbench.prove.conditions import read_rule
 from selector.workbench.prove.refute import counterexample
+from selector.workbench.prove.sorts import Signatures
 from selector.workbench.prove.verdicts import Kind, Verdict, prove_text
 
 pytestmark = pytest.mark.verified

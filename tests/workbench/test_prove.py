@@ -12,10 +12,10 @@ import z3
 from workbench_command import Rules
 
 from rules import rule_files
-from selector.diagnostics import UserError
 from selector.workbench.prove import bits
-from selector.workbench.prove.conditions import Signatures, read_rule
+from selector.workbench.prove.conditions import read_rule
 from selector.workbench.prove.refute import counterexample, matches
+from selector.workbench.prove.sorts import Signatures
 from selector.workbench.prove.verdicts import (
     Kind,
     Verdict,
@@ -73,7 +73,10 @@ def verdict(text: str) -> Verdict:
 
 
 RIGHT = {
-    "values": '(rewrite (Bop "-" x x) (Bop "*" x (Int 0)) :when ((= 1 (lanes x))))',
+    "values": '(rewrite (Bop "-" (Sym x) (Sym x)) (Bop "*" (Sym x) (Int 0)))',
+    "copies of any type": "(rule ((want e 1)) ((union e (Ramp e (Int 0) 1))))",
+    "0 times any type": '(rule ((= e (Bop "*" (Cast t x) (Int 0)))) ((union e (Int 0))))',
+    "0 added to any type": '(rewrite (Broadcast x 1) (Bop "+" x (Int 0)) :when ((= 1 (lanes x))))',
     "nests": "(rewrite (Ramp (Ramp b s n) (Int 0) m) (Broadcast (Ramp b s n) m))",
     "both ways": '(birewrite (Bop "&&" p q) (Bop "&&" q p))',
     "truth": '(rewrite (Not (Bop "&&" p q)) (Bop "||" (Not p) (Not q)))',
@@ -97,6 +100,14 @@ WRONG = {
         "lanes",
     ),
     "a precondition": ("(rule ((= e (Int c))) ((want-divided e c)))", "c > 0"),
+    "a number beside any type": (
+        '(rewrite (Bop "-" x x) (Bop "*" x (Int 0)) :when ((= 1 (lanes x))))',
+        "a number beside what need not be of a type of integers",
+    ),
+    "steps of any type": (
+        "(rule ((want e 1)) ((union e (Ramp e (Int 1) 1))))",
+        "a type that need not be one of integers",
+    ),
     "float ramps": (
         '(rewrite (Bop "+" x y) (Ramp (Bop "+" x y) (Bop "+" x y) 1))',
         "need not be one of integers",
@@ -154,13 +165,33 @@ def test_premises_that_cannot_hold_prove_nothing():
 def test_what_has_no_meaning_says_what_to_write():
     relation = "(relation likes (Expr))"
     signatures = Signatures.of((*rule_files(), ("99.egg", relation)))
-    with pytest.raises(UserError, match="the relation likes has no meaning") as raised:
-        prove_text("trial", "(rule ((= e (Not x))) ((likes e)))", signatures)
-    assert "relations.py" in raised.value.hint
+    found = prove_text("trial", "(rule ((= e (Not x))) ((likes e)))", signatures)
+    assert found.kind is Kind.UNDECIDED
+    assert found.why[0].startswith("the relation likes has no meaning")
+    assert "relations.py" in found.why[-1]
     signatures = Signatures.of((*rule_files(), ("99.egg", "(constructor Twice (Expr) Expr)")))
-    with pytest.raises(UserError, match="the constructor Twice has no meaning") as raised:
-        prove_text("trial", "(rewrite (Twice x) x)", signatures)
-    assert "meaning.py" in raised.value.hint
+    found = prove_text("trial", "(rewrite (Twice x) x)", signatures)
+    assert found.kind is Kind.UNDECIDED
+    assert found.why[0].startswith("the constructor Twice has no meaning")
+    assert "meaning.py" in found.why[-1]
+
+
+NO_RULE = {
+    "(rewrite (Ramp b s n) (Ramp b (* n 2) s))": "`(* n 2)` is an integer where a term belongs",
+    "(rule ((= e (Int c))) ((scaled e (- 0 c) 1)))": "`(- 0 c)` is an integer where a term belongs",
+    "(rule ((= e (Int c))) ((set (* c 1) 1)))": "`(* c 1)` is no function's, and cannot be set",
+    '(rule ((block r M N)) ((mask r M N "A" 1)))': '`"A"` is a string where an integer belongs',
+    "(rewrite (Not x) (Not y))": "`y` is bound by nothing that the rule looks for",
+    "(rewrite x (Broadcast x 1))": "`x` is bound by nothing that the rule looks for",
+    "(rewrite (Not x) (Broadcast x))": "`(Broadcast x)` has 1 arguments, not 2",
+    "(relation likes (Expr))": "`(relation likes (Expr))` is neither a rule nor a rewrite",
+}
+
+
+@pytest.mark.parametrize("text", NO_RULE)
+def test_what_is_no_rule_says_why(text: str):
+    found = verdict(text)
+    assert (found.kind, found.why) == (Kind.NO_RULE, (NO_RULE[text],))
 
 
 def test_lemmas_are_proved_and_need_their_premises():
@@ -210,6 +241,19 @@ def test_a_relation_without_a_meaning_names_its_rule(rules: Rules, tmp_path: Pat
         '(rule ((= e (Not x))) ((likes e)) :ruleset axioms :name "likes-it")\n'
     )
     done = rules("prove", "-k", "likes-it", "--rules", more)
-    assert done.code == 2
-    assert "[likes-it] cannot be proved" in done.err
-    assert "mine.egg:3" in done.err
+    assert done.code == 1
+    assert "likes-it  undecided" in done.out
+    assert "the relation likes has no meaning" in done.out
+
+
+def test_a_rule_that_is_none_leaves_the_others_proved(rules: Rules, tmp_path: Path):
+    more = tmp_path / "mine.egg"
+    more.write_text(
+        '; a law\n(rewrite (Not x) (Not 1) :ruleset axioms :name "mine-1")\n'
+        '; a law\n(rewrite (Not (Not x)) x :ruleset axioms :name "mine-2")\n'
+    )
+    done = rules("prove", "-k", "^mine-", "--rules", more)
+    assert done.code == 1
+    assert "mine-1  no rule" in done.out
+    assert "`1` is an integer where a term belongs" in done.out
+    assert "mine-2  proved" in done.out

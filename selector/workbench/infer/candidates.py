@@ -8,7 +8,6 @@ from dataclasses import field
 from itertools import islice
 
 from selector.dataclass import dataclass
-from selector.diagnostics import UserError
 from selector.eqsat.decode import Term
 from selector.workbench.infer.fingerprints import Fingerprints
 from selector.workbench.infer.grammar import PLACE
@@ -16,7 +15,7 @@ from selector.workbench.infer.holes import Recogniser, fill
 from selector.workbench.infer.patterns import blanked, show
 from selector.workbench.infer.search import Pair
 from selector.workbench.infer.shapes import Proposal, core, proposals
-from selector.workbench.prove.conditions import Signatures
+from selector.workbench.prove.sorts import Signatures
 from selector.workbench.prove.verdicts import Kind, prove_text
 
 _PROOFS = 8
@@ -75,11 +74,7 @@ class Sieve:
         self, name: str, left: Term, right: Term
     ) -> Iterator[tuple[Proposal, tuple[str, ...]]]:  # fmt: skip
         for proposal in islice(proposals(left, right, self.prints), _PROOFS):
-            try:
-                verdict = prove_text(name, proposal.text(name), self.signatures)
-            except UserError as error:  # a constructor without a meaning
-                self.refuted.setdefault(proposal.law, error.what)
-                continue
+            verdict = prove_text(name, proposal.text(name), self.signatures)
             if verdict.kind is Kind.PROVED:
                 yield proposal, verdict.contracts
             else:

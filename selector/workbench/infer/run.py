@@ -16,7 +16,7 @@ from selector.workbench.infer.holes import Recogniser
 from selector.workbench.infer.laws import from_laws
 from selector.workbench.infer.patterns import plain, show
 from selector.workbench.infer.search import Bank, Pair, Search
-from selector.workbench.prove.conditions import Signatures
+from selector.workbench.prove.sorts import Signatures
 from selector.workbench.ruleset import RuleFiles, read_rules
 
 LARGEST = 7

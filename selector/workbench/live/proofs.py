@@ -10,7 +10,7 @@ import signal
 from collections.abc import Generator, Sequence
 from multiprocessing.connection import Connection
 
-from selector.diagnostics import InternalError, UserError
+from selector.diagnostics import InternalError
 from selector.workbench.problems import Problem, at
 from selector.workbench.ruleset import Rule, RuleFiles
 
@@ -46,16 +46,12 @@ def prove_apart(rules: Sequence[Rule], files: RuleFiles) -> Generator[Problem | 
 
 
 def _prove(found: Connection, rules: Sequence[Rule], files: RuleFiles) -> None:
-    from selector.workbench.prove.conditions import Signatures
+    from selector.workbench.prove.sorts import Signatures
     from selector.workbench.prove.verdicts import Kind, prove_rule
 
     signatures = Signatures.of(files)
     for rule in rules:
-        try:
-            verdict = prove_rule(rule, signatures)
-        except UserError as error:
-            found.send(at(rule.form, rule.name, error.what, (error.why, error.hint)))
-            continue
+        verdict = prove_rule(rule, signatures)
         if verdict.kind is not Kind.PROVED:
             what = f"{verdict.kind.value}, not proved:"
             found.send(at(rule.form, rule.name, what, verdict.why))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from selector.dataclass import dataclass
-from selector.diagnostics import UserError
+from selector.diagnostics import ParseError, UserError
 from selector.eqsat.worlds import Form, parse
 from selector.workbench.prove.context import Arg, Cls, Context, Node
 from selector.workbench.prove.goals import Goals
@@ -20,35 +20,15 @@ from selector.workbench.prove.lane_values import node_value
 from selector.workbench.prove.meaning import well_formed
 from selector.workbench.prove.placement import Placement, Stored
 from selector.workbench.prove.relations import GIVEN, MEANINGS, Meaning
-from selector.workbench.prove.sizes import ZERO, Poly, number, unknown
-
-_ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max")
-_COMPARISONS = (">", "<", ">=", "<=", "!=")
-
-
-@dataclass(frozen=True, slots=True)
-class Signatures:
-    """Constructors, relations and functions with the sorts of their arguments and their value."""
-
-    sorts: dict[str, tuple[str, ...]]
-    results: dict[str, str]
-
-    @staticmethod
-    def of(files: Sequence[tuple[str, str]]) -> Signatures:
-        sorts: dict[str, tuple[str, ...]] = {}
-        results: dict[str, str] = {}
-        for form in (f for _, text in files for f in parse(text)):
-            match form:
-                case ("constructor" | "function", str(name), tuple(args), str(result), *_):
-                    sorts[name], results[name] = tuple(map(str, args)), result
-                case ("relation", str(name), tuple(args)):
-                    sorts[name], results[name] = tuple(map(str, args)), ""
-                case _:
-                    pass
-        return Signatures(sorts, results)
-
-    def is_term(self, head: object) -> bool:
-        return self.results.get(str(head)) in ("Expr", "Stmt")
+from selector.workbench.prove.sizes import ZERO, Poly, Vacuous, number, unknown
+from selector.workbench.prove.sorts import (
+    COMPARISONS,
+    REWRITTEN,
+    Signatures,
+    Sorts,
+    literal_sort,
+    shown,
+)
 
 
 @dataclass
@@ -57,52 +37,21 @@ class Rule:
 
     signatures: Signatures
     context: Context = field(default_factory=Context)
-    sorts: dict[str, str] = field(default_factory=dict[str, str])
     classes: dict[str, Cls] = field(default_factory=dict[str, Cls])
     statements: dict[str, list[tuple[Arg, ...]]] = field(
         default_factory=dict[str, list[tuple[Arg, ...]]]
     )
+    sorts: Sorts = field(init=False)
     goals: Goals = field(init=False)
     _placed: Placement = field(init=False)
     _made: dict[Node, Cls] = field(default_factory=dict[Node, Cls])
+    choices: tuple[tuple[int, int], ...] = ()
     _later: list[tuple[Form, ...]] = field(default_factory=list[tuple[Form, ...]])
 
     def __post_init__(self) -> None:
+        self.sorts = Sorts(self.signatures)
         self.goals = Goals(self.context)
         self._placed = Placement(self.context, self.goals)
-
-    # sorts of variables
-
-    def find_sorts(self, forms: Sequence[Form]) -> None:
-        for _ in range(4):
-            for form in forms:
-                self._sort_of(form, "")
-
-    def _sort_of(self, form: Form, wanted: str) -> str:
-        match form:
-            case str(name):
-                known = _literal_sort(name) or self.sorts.get(name, "")
-                if wanted and not known:
-                    self.sorts[name] = wanted
-                return known or wanted
-            case (str("=" | "!=" | "union"), a, b):
-                sort = self._sort_of(a, "") or self._sort_of(b, "")
-                self._sort_of(a, sort)
-                self._sort_of(b, sort)
-                return ""
-            case ("set", a, b):
-                self._sort_of(b, self._sort_of(a, ""))
-                return ""
-            case (str(op), a, b) if op in (*_ARITHMETIC, *_COMPARISONS):
-                self._sort_of(a, "i64")
-                self._sort_of(b, "i64")
-                return "i64"
-            case (str(head), *args) if head in self.signatures.sorts:
-                for arg, sort in zip(args, self.signatures.sorts[head], strict=True):
-                    self._sort_of(arg, sort)
-                return self.signatures.results[head]
-            case _:
-                raise UserError(f"`{_shown(form)}` is nothing that a proof knows")
 
     # terms
 
@@ -115,7 +64,7 @@ class Rule:
                 return self.context.find(self.classes[name])
             case (str(head), *args):
                 if not self.signatures.is_term(head):
-                    raise UserError(f"`{_shown(form)}` is no term")
+                    raise UserError(f"`{shown(form)}` is no term")
                 sorts = self.signatures.sorts[head]
                 arguments = (self.argument(a, s, goal) for a, s in zip(args, sorts, strict=True))
                 node = Node(head, tuple(arguments))
@@ -125,7 +74,7 @@ class Rule:
                 self.context.add(e, node)
                 self.context.value(e, lambda at, d: node_value(at, e, node, d))
                 if goal and head == "Int":
-                    self.context.strings.free.add(f"of:{e}")
+                    self.context.number(e)
                 well_formed(self.context, self.goals if goal else self.context, e, node)
                 return e
             case _:
@@ -140,16 +89,16 @@ class Rule:
             case "String":
                 return _string(form)
             case "f64":
-                return str(form) if _literal_sort(str(form)) else f"?{form}"
+                return str(form) if literal_sort(str(form)) else f"?{form}"
             case _:
-                return f"?{_shown(form)}"
+                return f"?{shown(form)}"
 
     def integer(self, form: Form, goal: bool) -> Poly:
         sizes = self.context.sizes
         match form:
-            case str(text) if _literal_sort(text) == "i64":
+            case str(text) if literal_sort(text) == "i64":
                 return number(int(text))
-            case str(text) if not _literal_sort(text):
+            case str(text) if not literal_sort(text):
                 return unknown(text)
             case (str("+" | "-" | "*" as op), x, y):
                 a, b = self.integer(x, goal), self.integer(y, goal)
@@ -168,7 +117,7 @@ class Rule:
                 self.say(head, [*self._arguments(head, args, goal), value], self.context)
                 return value
             case _:
-                raise UserError(f"`{_shown(form)}` is no integer that a proof knows")
+                raise UserError(f"`{shown(form)}` is no integer that a proof knows")
 
     def _arguments(self, head: str, args: Sequence[Form], goal: bool) -> list[Arg]:
         sorts = self.signatures.sorts[head]
@@ -192,27 +141,29 @@ class Rule:
         match form:
             case ("=", a, b) if self._is_integer(a, b):
                 self._later.append(("=", a, b))
-            case ("=", a, b) if "Stmt" in (self._sort_of(a, ""), self._sort_of(b, "")):
+            case ("=", a, b) if "Stmt" in (self.sorts.of(a), self.sorts.of(b)):
                 name, term = (a, b) if isinstance(a, str) else (b, a)
                 self._statement(str(name), term)
-            case ("=", a, b) if "String" in (self._sort_of(a, ""), self._sort_of(b, "")):
+            case ("=", a, b) if "String" in (self.sorts.of(a), self.sorts.of(b)):
                 self.context.strings.unite(_string(a), _string(b))
             case ("=", a, b):
                 self.context.merge(self.expr(a, False), self.expr(b, False))
-            case (str(op), a, b) if op in _COMPARISONS:
+            case (str(op), a, b) if op in COMPARISONS:
                 if self._is_integer(a, b):
                     self._later.append((op, a, b))
-                elif op == "!=" and "String" in (self._sort_of(a, ""), self._sort_of(b, "")):
+                elif op == "!=" and "String" in (self.sorts.of(a), self.sorts.of(b)):
                     self.context.strings.differ(_string(a), _string(b))
+                elif op == "!=" and b == ("Int", "0"):
+                    self.context.moves(self.expr(a, False))
             case (str(head), *args) if self.signatures.is_term(head):
                 self.expr(form, False)
             case (str(head), *args):
                 self.say(head, self._arguments(head, args, False), self.context)
             case _:
-                raise UserError(f"`{_shown(form)}` is no premise that a proof knows")
+                raise UserError(f"`{shown(form)}` is no premise that a proof knows")
 
     def _is_integer(self, a: Form, b: Form) -> bool:
-        return "i64" in (self._sort_of(a, ""), self._sort_of(b, ""))
+        return "i64" in (self.sorts.of(a), self.sorts.of(b))
 
     def _statement(self, name: str, term: Form) -> None:
         assert isinstance(term, tuple)
@@ -242,7 +193,7 @@ class Rule:
     def action(self, form: Form) -> None:
         match form:
             case ("union", a, b):
-                if self._sort_of(a, "") == "Stmt" or self._sort_of(b, "") == "Stmt":
+                if self.sorts.of(a) == "Stmt" or self.sorts.of(b) == "Stmt":
                     self._unite_statements(a, b)
                 else:
                     self._unite(self.expr(a, True), self.expr(b, True))
@@ -254,7 +205,7 @@ class Rule:
             case (str(head), *args) if head in self.signatures.sorts:
                 self.say(head, self._arguments(head, args, True), self.goals)
             case _:
-                raise UserError(f"`{_shown(form)}` is no action that a proof knows")
+                raise UserError(f"`{shown(form)}` is no action that a proof knows")
 
     def _unite(self, a: Cls, b: Cls) -> None:
         self._placed.united(a, b)
@@ -304,41 +255,57 @@ def _string(form: Form) -> str:
     return text.strip('"') if text.startswith('"') else f"?{text}"
 
 
-def _literal_sort(text: str) -> str:
-    """The sort of a literal; empty for a variable."""
-    if text.startswith('"'):
-        return "String"
-    if text.lstrip("-").isdigit():
-        return "i64"
-    return "f64" if text.lstrip("-").replace(".", "", 1).isdigit() else ""
-
-
-def _shown(form: Form) -> str:
-    return form if isinstance(form, str) else f"({' '.join(map(_shown, form))})"
-
-
 def read_rule(text: str, signatures: Signatures) -> list[Rule]:
     """The premises and goals of a rule; two for a rewrite both ways."""
     (form,) = parse(text)
     match form:
         case ("rule", tuple(facts), tuple(actions), *_):
-            return [_read(facts, actions, signatures)]
+            return _ways(facts, actions, signatures)
         case (str("rewrite" | "birewrite" as kind), left, right, *options):
             when = options[options.index(":when") + 1] if ":when" in options else ()
             assert isinstance(when, tuple)
             ways = [(left, right)] + [(right, left)] * (kind == "birewrite")
             return [
-                _read((("=", "rewritten", a), *when), (("union", "rewritten", b),), signatures)
+                way
                 for a, b in ways
+                for way in _ways(
+                    (("=", REWRITTEN, a), *when), (("union", REWRITTEN, b),), signatures
+                )
             ]
         case _:
-            raise UserError("no rule")
+            raise ParseError(f"`{shown(form)}` is neither a rule nor a rewrite")
 
 
-def _read(facts: Sequence[Form], actions: Sequence[Form], signatures: Signatures) -> Rule:
+def _ways(
+    facts: Sequence[Form], actions: Sequence[Form], signatures: Signatures
+) -> list[Rule]:  # fmt: skip
+    """A rule in all ways that its premises leave open."""
+    found, waiting = list[Rule](), [tuple[int, ...]()]
+    while waiting:
+        choices = waiting.pop()
+        try:
+            way = _read(facts, actions, signatures, choices)
+        except Vacuous:
+            if any(choices):
+                continue
+            raise
+        found.append(way)
+        made = [chosen for chosen, _ in way.choices]
+        waiting += [
+            (*made[:i], other)
+            for i in range(len(choices), len(made))
+            for other in range(1, way.choices[i][1])
+        ]
+    return found
+
+
+def _read(
+    facts: Sequence[Form], actions: Sequence[Form], signatures: Signatures, choices: Sequence[int]
+) -> Rule:  # fmt: skip
     rule = Rule(signatures)
-    rule.find_sorts((*facts, *actions))
+    rule.sorts.read(facts, actions)
     rule.read_premises(facts)
+    rule.choices = rule.context.answer(choices)
     for action in actions:
         rule.action(action)
     return rule

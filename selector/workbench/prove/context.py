@@ -6,20 +6,21 @@ the other reader of the same statements, which makes goals of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 from typing import Any, Protocol
 
 from selector.dataclass import dataclass
-from selector.workbench.prove.sizes import Poly, Sizes, Vacuous
+from selector.workbench.prove.sizes import ONE, ZERO, Poly, Sizes, Vacuous
+from selector.workbench.prove.strings import INT32, Strings, is_literal
 
 Cls = int
 Arg = Cls | Poly | str
 """A class, an integer, or the name of a string: a literal without quotes, or ``?x``."""
 At = Callable[[Any, Any], Any]
 """A formula at a lane: of ``values.Attempt`` and digits."""
-BOOL = "uint1"
-INT32 = "int32"
+_NUMBERS = ("Int", "Bop", "Broadcast", "Ramp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,15 @@ class Say(Protocol):
         """Classes have one element type, or the one of that name."""
 
     def integer(self, e: Cls) -> None:
-        """A class is of a type of integers (others have equal parts only: their strides are 0)."""
+        """A class is of a type of integers."""
+
+    def strided(self, e: Cls, *strides: Cls) -> None:
+        """A vector has parts so far apart: it is of integers, and so are the strides; or its parts
+        are equal ones of any type, and the stride is 0."""
+
+    def combined(self, op: str, e: Cls, a: Cls, b: Cls) -> None:
+        """What an operator has made has the type of both sides; or one side is 0 and the other of
+        any type: then a sum is the other one, and a product 0."""
 
     def holds(self, relation: str, a: Poly, b: Poly) -> None:
         """Of integers: ``>``, ``=``, ``|`` (a divides b)."""
@@ -67,6 +76,14 @@ class Say(Protocol):
 
     def demand(self, is_so: bool, what: str) -> None:
         """A demand on how a term is written; premises satisfy it."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a premise leaves open: ``ways`` of which one holds, and which one it is known to be."""
+
+    told: Callable[[], int | None]
+    ways: tuple[Callable[[], None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,53 +111,6 @@ class Facts:
     fits: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
-@dataclass(frozen=True, slots=True)
-class Strings:
-    """What is known of strings: what each is another name of, those that are types of integers,
-    those that may become any, and which ones are ``apart``.
-    """
-
-    names: dict[str, str] = field(default_factory=dict[str, str])
-    integers: set[str] = field(default_factory=set[str])
-    free: set[str] = field(default_factory=set[str])
-    apart: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-
-    def find(self, name: str) -> str:
-        """The literal or the variable that a string is."""
-        while name in self.names:
-            name = self.names[name]
-        return name
-
-    def is_integer(self, name: str) -> bool:
-        name = self.find(name)
-        return name in self.integers or _is_integral(name)
-
-    def unite(self, a: str, b: str) -> None:
-        """Two strings are one."""
-        a, b = self.find(a), self.find(b)
-        if a == b:
-            return
-        if is_literal(a):
-            a, b = b, a
-        if is_literal(a):
-            raise Vacuous(f"{a} and {b} are one name")
-        if a in self.integers:
-            if is_literal(b) and not _is_integral(b):
-                raise Vacuous(f"an integer of type {b}")
-            self.integers.add(b)
-        self.names[a] = b
-
-    def differ(self, a: str, b: str) -> None:
-        """Two strings are not one."""
-        self.apart.append((a, b))
-
-    def are_different(self, a: str, b: str) -> bool:
-        """Whether two strings are known not to be one."""
-        asked = {self.find(a), self.find(b)}
-        both_known = len(asked) == 2 and all(map(is_literal, asked))
-        return both_known or any({self.find(x), self.find(y)} == asked for x, y in self.apart)
-
-
 @dataclass
 class Context:
     """Premises, and the terms that are made of them."""
@@ -154,6 +124,9 @@ class Context:
     target: Facts = field(default_factory=Facts)
     strings: Strings = field(default_factory=Strings)
     divisors: list[tuple[Poly, Poly, Poly]] = field(default_factory=list[tuple[Poly, Poly, Poly]])
+    questions: list[Question] = field(default_factory=list[Question])
+    moving: set[Cls] = field(default_factory=set[Cls])
+    copied: set[str] = field(default_factory=set[str])
     _same: dict[Cls, Cls] = field(default_factory=dict[Cls, Cls])
 
     @property
@@ -195,6 +168,23 @@ class Context:
         value = found[0].args[0] if found else None
         return self.sizes.resolved(value) if isinstance(value, Poly) else None
 
+    def is_zero(self, e: Cls) -> bool:
+        """Whether a class is written as 0, or as a sum, a product or one copy that is."""
+        if self.literal(e) == ZERO:
+            return True
+        return any(map(self._writes_zero, self.nodes.get(self.find(e), ())))
+
+    def _writes_zero(self, node: Node) -> bool:
+        match node.name, node.args:
+            case "Bop", ("*", int(a), int(b)):
+                return self.is_zero(a) or self.is_zero(b)
+            case "Bop", ("+" | "-", int(a), int(b)):
+                return self.is_zero(a) and self.is_zero(b)
+            case "Broadcast" | "Ramp", (int(base), *_, Poly() as count):
+                return self.sizes.resolved(count) == ONE and self.is_zero(base)
+            case _:
+                return False
+
     # strings; the types of classes are strings of their own
 
     def string(self, of: Cls | str) -> str:
@@ -222,6 +212,114 @@ class Context:
         if is_literal(name) and not self.is_integer(name):
             raise Vacuous(f"an integer of type {name}")
         self.strings.integers.add(name)
+
+    def number(self, e: Cls) -> None:
+        """A new number takes the type of what it stands beside, one of integers."""
+        self.integer(e)
+        self.strings.free.add(self.string(e))
+
+    def strided(self, e: Cls, *strides: Cls) -> None:
+        for s in strides:
+            told = partial(self._stride_told, e, s)
+            ways = (partial(self._of_integers, e, s), partial(self._of_copies, e, s))
+            self.questions.append(Question(told, ways))
+
+    def _stride_told(self, e: Cls, s: Cls) -> int | None:
+        t = self.string(e)
+        if self.is_integer(e) or self.is_moving(s):
+            return 0
+        if is_literal(t) or self.is_zero(s) or t in map(self.strings.find, self.copied):
+            return 1
+        return None
+
+    def _of_integers(self, e: Cls, s: Cls) -> None:
+        if not self.is_zero(s):
+            self.same_type(e, s)
+            self.integer(e)
+
+    def _of_copies(self, e: Cls, s: Cls) -> None:
+        if not self.is_zero(s):
+            self.copied.add(self.string(e))
+            self._be_zero(s)
+
+    def combined(self, op: str, e: Cls, a: Cls, b: Cls) -> None:
+        told = partial(self._sum_told, op, a, b)
+        ways = (
+            partial(self.same_type, e, a, b),
+            partial(self._with_zero, "+", op, e, a, b),
+            partial(self._with_zero, "+", op, e, b, a),
+            partial(self._with_zero, "*", op, e, a, b),
+            partial(self._with_zero, "*", op, e, b, a),
+        )
+        self.questions.append(Question(told, ways))
+
+    def _sum_told(self, op: str, a: Cls, b: Cls) -> int | None:
+        op = self.string(op)
+        if is_literal(op) and op not in ("+", "*"):
+            return 0
+        for side, way in ((b, 1), (a, 2)):
+            if self.is_zero(side) and is_literal(op):
+                return way if op == "+" else way + 2
+        alike = self.string(a) == self.string(b)
+        return 0 if alike or self.is_integer(a) or self.is_integer(b) else None
+
+    def _with_zero(self, known: str, op: str, e: Cls, other: Cls, zero: Cls) -> None:
+        self.strings.unite(self.string(op), known)
+        self._be_zero(zero)
+        if known == "+":
+            self.same_type(e, other)
+        else:
+            self.integer(e)
+
+    def is_moving(self, s: Cls) -> bool:
+        """Whether a stride is known not to be 0."""
+        return self.find(s) in map(self.find, self.moving) or bool(self.having(s, "Sym"))
+
+    def moves(self, s: Cls) -> None:
+        """A stride is not 0."""
+        if self.is_zero(s):
+            raise Vacuous("0 that is not 0")
+        self.moving.add(s)
+
+    def _be_zero(self, e: Cls) -> None:
+        """A class is the number 0, as a rule wrote it: nothing that names its type is, and one copy
+        or a ramp of one part is where its base is."""
+        if self.is_zero(e):
+            return
+        nodes = self.nodes.get(self.find(e), ())
+        if self.is_moving(e) or any(n.name not in _NUMBERS for n in nodes):
+            raise Vacuous("0 that is not 0")
+        self.lanes(e, ONE)
+        for node in nodes:
+            match node.name, node.args:
+                case "Int", (Poly() as value,):
+                    self.sizes.equate(value, ZERO)
+                case "Bop", ("*", int(a), int(b)) if self.is_moving(a) or self.is_moving(b):
+                    self._be_zero(b if self.is_moving(a) else a)
+                case "Broadcast" | "Ramp", (int(base), *_):
+                    self._be_zero(base)
+                case _:
+                    pass
+        self.same_type(e, INT32)
+        self.add(e, Node("Int", (ZERO,)))
+        self.value(e, lambda at, d: at.z(ZERO))
+
+    def answer(self, choices: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Answer what was left open: as all else tells, or as these choices say, the first way
+        after them. The choices that were made, each with how many there were."""
+        made: list[tuple[int, int]] = []
+        while self.questions:
+            known = next((q for q in self.questions if q.told() is not None), None)
+            question = known or self.questions[0]
+            way = question.told()
+            if way is None:
+                way = choices[len(made)] if len(made) < len(choices) else 0
+                made.append((way, len(question.ways)))
+            self.questions.remove(question)
+            question.ways[way]()
+        if any(map(self.strings.is_integer, self.copied)):
+            raise Vacuous("copies of integers, which are among ramps of integers")
+        return tuple(made)
 
     def holds(self, relation: str, a: Poly, b: Poly) -> None:
         match relation:
@@ -263,12 +361,3 @@ class Context:
 
     def lane_count(self, e: Cls) -> Poly:
         return self.sizes.resolved(self.counts[self.find(e)])
-
-
-def is_literal(name: str) -> bool:
-    """Whether a string is known."""
-    return not name.startswith(("?", "of:"))
-
-
-def _is_integral(name: str) -> bool:
-    return name.startswith(("int", "uint")) and name != BOOL

@@ -54,17 +54,19 @@ class Goals:
         self._add("as many lanes", equal)
 
     def same_type(self, *of: Cls | str) -> None:
-        first = self.context.string(of[0])
-        for other in map(self.context.string, of[1:]):
-            for a, b in ((first, other), (other, first)):
-                if a in self.context.strings.free and first != other:
-                    self.context.strings.free.discard(a)
-                    self.context.strings.unite(a, b)
-            first = self.context.string(of[0])
-            self._types(first, self.context.string(other))
+        strings = self.context.strings
+        for other in of[1:]:
+            a, b = map(self.context.string, (of[0], other))
+            a, b = (b, a) if b in strings.free else (a, b)
+            if a in strings.free and a != b and (b in strings.free or strings.is_integer(b)):
+                strings.free.discard(a)
+                strings.unite(a, b)
+            self._types(*map(self.context.string, (of[0], other)))
 
     def _types(self, a: str, b: str) -> None:
         def equal(at: Attempt) -> Iterator[Value | Either]:
+            if {a, b} & self.context.strings.free and a != b:
+                raise Unproved("a number beside what need not be of a type of integers")
             if a != b:
                 raise Unproved(f"the types {_type(a)} and {_type(b)} need not be one")
             yield from ()
@@ -78,6 +80,22 @@ class Goals:
             yield from ()
 
         self._add("an integer", is_integer)
+
+    def strided(self, e: Cls, *strides: Cls) -> None:
+        for s in strides:
+            if not self.context.is_zero(s):
+                self.same_type(e, s)
+                self.integer(e)
+
+    def combined(self, op: str, e: Cls, a: Cls, b: Cls) -> None:
+        context = self.context
+        zeros = [x for x in (a, b) if context.string(op) in ("+", "*") and context.is_zero(x)]
+        if zeros and context.string(op) == "*":
+            context.number(e)
+            return
+        if not zeros:
+            self.same_type(a, b)
+        context.same_type(e, b if a in zeros else a)
 
     def holds(self, relation: str, a: Poly, b: Poly) -> None:
         def holds(at: Attempt) -> Iterator[Value | Either]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import z3
 
-from selector.workbench.prove.context import BOOL, INT32, Cls, Node
+from selector.workbench.prove.context import Cls, Node
 from selector.workbench.prove.formulas import Band, Value
 from selector.workbench.prove.meaning import packing_of
-from selector.workbench.prove.sizes import ONE, Digits, Poly, Unproved, lane_number
+from selector.workbench.prove.sizes import ONE, ZERO, Digits, Poly, Unproved, lane_number
+from selector.workbench.prove.strings import BOOL, INT32
 from selector.workbench.prove.values import RANGE, UNSIGNED_ZERO, Attempt
 
 _ARITHMETIC = ("+", "-", "*", "/", "%", "min", "max")
@@ -35,6 +36,11 @@ def node_value(at: Attempt, e: Cls, node: Node, d: Digits) -> Value:  # noqa: C9
         case "Cast", (str(t), int(x)):
             return at.cast(t, x, at.value(x, d))
         case "Bop", (str(op), int(a), int(b)):
+            zeros = [x for x in (a, b) if at.context.is_zero(x)]
+            if zeros and at.context.string(op) == "+":
+                return at.value(b if a in zeros else a, d)
+            if zeros and at.context.string(op) == "*":
+                return at.z(ZERO)
             return binary(at, e, op, at.value(a, d), at.value(b, d))
         case "Cmp", (str(op), int(a), int(b)):
             return comparison(at, a, at.context.string(op), at.value(a, d), at.value(b, d))
@@ -48,6 +54,8 @@ def node_value(at: Attempt, e: Cls, node: Node, d: Digits) -> Value:  # noqa: C9
             return z3.BoolVal(True)
         case "Ramp" | "RampV", (int(b), int(s), Poly()):
             inner, outer = at.cut(d, at.context.lane_count(b))
+            if at.context.is_zero(s):
+                return at.value(b, inner)
             step = at.scalar(s) if node.name == "Ramp" else at.value(s, inner)
             return at.value(b, inner) + at.z(lane_number(outer)) * step
         case "Broadcast", (int(x), Poly()):

@@ -10,8 +10,9 @@ from typing import cast
 
 from selector.diagnostics import UserError
 from selector.ir.types import Type, limits
-from selector.workbench.prove.context import BOOL, INT32, Cls, Context, Node, Say, is_literal
+from selector.workbench.prove.context import Cls, Context, Node, Say
 from selector.workbench.prove.sizes import ONE, Poly, number
+from selector.workbench.prove.strings import BOOL, INT32, is_literal
 
 
 def well_formed(context: Context, say: Say, e: Cls, node: Node) -> None:
@@ -60,12 +61,12 @@ def _lane_wise(context: Context, say: Say, e: Cls, node: Node) -> None:
             _has(context, e, lanes(x), t)
         case "Bop", (str(op), int(a), int(b)):
             say.lanes(b, lanes(a))
-            say.same_type(a, b)
+            context.lanes(e, lanes(a))
+            say.combined(op, e, a, b)
             if context.string(op) in ("&&", "||"):
                 say.same_type(a, BOOL)
             if context.string(op) in ("/", "%") and _is_numeral(context, b):
                 say.same_type(a, INT32)
-            _has(context, e, lanes(a), a)
         case "Cmp", (_, int(a), int(b)):
             say.lanes(b, lanes(a))
             say.same_type(a, b)
@@ -103,10 +104,13 @@ def _vector(context: Context, say: Say, e: Cls, node: Node) -> None:
             _has(context, e, n, BOOL)
         case "Ramp" | "RampV", (int(b), int(s), Poly() as n):
             say.size(n)
-            say.same_type(b, s)
-            if context.literal(s) != number(0):  # equal parts, of any type
+            if node.name == "Ramp":
+                say.strided(b, s)
+                say.lanes(s, ONE)
+            else:
                 say.integer(b)
-            say.lanes(s, ONE if node.name == "Ramp" else lanes(b))
+                say.same_type(b, s)
+                say.lanes(s, lanes(b))
             _has(context, e, lanes(b) * n, b)
         case "Broadcast", (int(x), Poly() as n):
             say.size(n)

@@ -9,10 +9,11 @@ from typing import Any
 
 import z3
 
-from selector.workbench.prove.context import BOOL, INT32, Cls, Context, Say
+from selector.workbench.prove.context import Cls, Context, Say
 from selector.workbench.prove.formulas import Value
 from selector.workbench.prove.lane_values import product_sum
 from selector.workbench.prove.sizes import ONE, Digits, Poly, lane_number
+from selector.workbench.prove.strings import BOOL, INT32
 from selector.workbench.prove.values import Attempt
 
 

@@ -68,7 +68,7 @@ def matches(rule: Rule) -> Iterator[dict[str, int]]:
 
 
 def _integers(rule: Rule) -> list[Poly]:
-    own = [unknown(name) for name, sort in rule.sorts.items() if sort == "i64"]
+    own = [unknown(name) for name, sort in rule.sorts.known.items() if sort == "i64"]
     return [*own, *rule.context.counts.values()]
 
 
@@ -135,7 +135,7 @@ def _fails(rule: Rule, goal: Goal, chosen: dict[str, int]) -> Counterexample | N
                 has_lanes = at.extent is not None and at.extent > 1
                 shown = tuple(
                     (name, value)
-                    for name, sort in sorted(rule.sorts.items())
+                    for name, sort in sorted(rule.sorts.known.items())
                     if sort == "i64"
                     and (value := at.sizes.expanded(unknown(name)).constant) is not None
                 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import z3
 
-from selector.workbench.prove.context import BOOL, Cls, Say, Unit
+from selector.workbench.prove.context import Cls, Say, Unit
 from selector.workbench.prove.formulas import Value
 from selector.workbench.prove.products import (
     band_mask,
@@ -24,6 +24,7 @@ from selector.workbench.prove.products import (
     product,
 )
 from selector.workbench.prove.sizes import ONE, ZERO, Digits, Poly, lane_number
+from selector.workbench.prove.strings import BOOL
 from selector.workbench.prove.values import UNSIGNED_ZERO, Attempt
 
 Meaning = Callable[..., None]
@@ -39,12 +40,14 @@ def _walk(say: Say, e: Cls, base: Cls, steps: tuple[tuple[Cls, Poly], ...]) -> N
     say.lanes(e, total)
     for scalar in (base, *(s for s, _ in steps)):
         say.lanes(scalar, ONE)
-        say.same_type(e, scalar)
+    say.same_type(e, base)
+    say.strided(e, *(s for s, _ in steps))
 
     def at_lane(at: Attempt, d: Digits) -> Value:
         value = at.scalar(base)
         for (step, _), digit in zip(steps, at.levels(d, *extents), strict=True):
-            value = value + at.z(lane_number(digit)) * at.scalar(step)
+            if not say.context.is_zero(step):
+                value = value + at.z(lane_number(digit)) * at.scalar(step)
         return value
 
     say.value(e, at_lane)

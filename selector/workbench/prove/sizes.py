@@ -213,7 +213,7 @@ class Sizes:
             if one.name and one.name not in [*self.expanded(other).names(), *self.defined]:
                 self._bind(one.name, other)
                 return
-        if not self._refine(a, b):
+        if not (self._refine(a, b) or self._cancel(a, b)):
             self.facts.append(("=", a, b))
 
     def _bind(self, name: str, value: Poly) -> None:
@@ -223,6 +223,17 @@ class Sizes:
             self.bound[name] = value
         else:
             self.defined[name] = value
+
+    def _cancel(self, a: Poly, b: Poly) -> bool:
+        """A product with counts that is 0: its other factor is."""
+        product, zero = (b, a) if a == ZERO else (a, b)
+        if zero != ZERO or len(product.terms) != 1:
+            return False
+        others = [n for n in product.terms[0][0] if n not in self.positive]
+        if len(others) != 1 or others[0] in self.defined:
+            return False
+        self.bound[others[0]] = ZERO
+        return True
 
     def _refine(self, a: Poly, b: Poly) -> bool:
         """Equal products of counts: common factors are cancelled, the others are cut into common
@@ -235,7 +246,8 @@ class Sizes:
         ys = list((Counter(right) - both).elements())
         common = gcd(c, d)
         c, d = c // common, d // common
-        if c == d == 1 and len(xs) == len(set(xs)) and len(ys) == len(set(ys)):
+        distinct = len(xs) == len(set(xs)) and len(ys) == len(set(ys))
+        if c == d == 1 and (distinct or not xs or not ys):  # a product that is 1 has factors of 1
             self._cut(xs, ys)
             return True
         return False

@@ -15,7 +15,7 @@ from dataclasses import InitVar, dataclass, field
 
 import z3
 
-from selector.workbench.prove.context import BOOL, At, Cls, Context
+from selector.workbench.prove.context import At, Cls, Context
 from selector.workbench.prove.formulas import Band, Fact, Split, Sum, Value
 from selector.workbench.prove.sizes import (
     ONE,
@@ -28,6 +28,7 @@ from selector.workbench.prove.sizes import (
     number,
     unknown,
 )
+from selector.workbench.prove.strings import BOOL
 
 _Quotient = tuple[Value, Value, Value, Value]
 

@@ -14,16 +14,17 @@ from time import perf_counter
 import z3
 
 from selector.dataclass import dataclass
-from selector.diagnostics import UserError
+from selector.diagnostics import ParseError, UserError
 from selector.garbage import collector_paused
 from selector.workbench.listing import matching_rules
 from selector.workbench.prove import bits
-from selector.workbench.prove.conditions import Signatures, read_rule
+from selector.workbench.prove.conditions import read_rule
 from selector.workbench.prove.formulas import new_solver
 from selector.workbench.prove.lemmas import lemmas
 from selector.workbench.prove.refute import counterexample
 from selector.workbench.prove.sizes import Vacuous
 from selector.workbench.prove.solve import MOST, Outcome, are_possible, prove_goals
+from selector.workbench.prove.sorts import Signatures
 from selector.workbench.ruleset import Rule, RuleFiles
 
 _PROCESSES = 2
@@ -37,6 +38,7 @@ class Kind(Enum):
     REFUTED = "refuted"
     UNDECIDED = "undecided"
     VACUOUS = "vacuous"
+    NO_RULE = "no rule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,7 @@ class Verdicts:
 
 def prove(files: RuleFiles, pattern: str = "", refute: bool = False) -> Verdicts:
     """Prove the rules that a pattern finds, and what all proofs build on: the lemmas and the facts
-    about types; ``refute``: look for matches that go wrong of what is not proved. ``UserError`` for
-    a constructor or a relation without a meaning."""
+    about types; ``refute``: look for matches that go wrong of what is not proved."""
     one = partial(prove_rule, signatures=Signatures.of(files), refute=refute)
     rules = matching_rules(files, pattern)
     workers = min(_PROCESSES, len(os.sched_getaffinity(0)))
@@ -121,13 +122,7 @@ def prove(files: RuleFiles, pattern: str = "", refute: bool = False) -> Verdicts
 
 def prove_rule(rule: Rule, signatures: Signatures, refute: bool = False) -> Verdict:
     """The verdict on one rule, for every size."""
-    try:
-        return prove_text(rule.name, rule.form.text, signatures, refute)
-    except UserError as error:
-        raise UserError(
-            f"[{rule.name}] cannot be proved: {error.what}", error.why, error.hint,
-            rule.form.place,
-        ) from None  # fmt: skip
+    return prove_text(rule.name, rule.form.text, signatures, refute)
 
 
 @contextmanager
@@ -147,13 +142,16 @@ def _by_itself() -> Generator[None]:
 
 @_by_itself()
 def prove_text(name: str, text: str, signatures: Signatures, refute: bool = False) -> Verdict:
-    """The same for the text of a rule."""
+    """The same for the text of a rule. What no proof knows (a relation without a meaning) is left
+    undecided, and what egglog would not take is no rule."""
     start = perf_counter()
     total = Outcome()
     kind = Kind.PROVED
     try:
         for way in read_rule(text, signatures):
             if not are_possible(way):
+                if any(chosen for chosen, _ in way.choices):
+                    continue
                 raise Vacuous("the sizes that it asks for contradict each other")
             outcome = prove_goals(way)
             total.contracts |= outcome.contracts
@@ -165,6 +163,9 @@ def prove_text(name: str, text: str, signatures: Signatures, refute: bool = Fals
                 kind, total.missing = Kind.REFUTED, [str(found), *total.missing]
     except Vacuous as why:
         kind, total.missing = Kind.VACUOUS, [str(why)]
+    except UserError as error:
+        kind = Kind.NO_RULE if isinstance(error, ParseError) else Kind.UNDECIDED
+        total.missing = [line for line in (error.what, error.why, error.hint) if line]
     if kind is Kind.PROVED and total.missing:
         kind = Kind.UNDECIDED
     return Verdict(

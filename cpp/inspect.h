@@ -104,6 +104,14 @@ std::vector<Halide::Func> in_parts(Halide::Internal::Function output,
 std::vector<Halide::Func> together(Halide::Internal::Function sum, const Functions &readers,
                                    const std::string &name);
 
+// Has `readers`, and the global wrapper of a Func where that is `stored`, read what it is after its
+// updates, by Funcs whose names begin with `name`: each sum among these updates, or among its values,
+// from zero on, what else its updates combine, and then of each value what is made of them
+// (sums_apart.cpp). Updates of other elements than one's own, and those behind, are the last one's. None
+// without sums, or where a value is none by itself, and then nothing changes.
+std::vector<Halide::Func> sums_apart(const Halide::Internal::Function &f, const Functions &readers,
+                                     const std::string &name, bool stored);
+
 // A sum over taps: which dimension of its results has starts and weights of their own, what it reads
 // from the starts on, and its weights; and how many neighbours are to begin together, in runs of so
 // many pixels.

@@ -228,6 +228,11 @@ PYBIND11_MODULE(_native, m) {
              const std::string &name) {
               return bridge::together(sum.function(), bridge::functions(readers), name);
           });
+    m.def("sums_apart",
+          [](const Halide::Func &f, const std::vector<Halide::Func> &readers,
+             const std::string &name, bool stored) {
+              return bridge::sums_apart(f.function(), bridge::functions(readers), name, stored);
+          });
     m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
                         const std::string &name) {
         return bridge::operand(sum.function(), factor, order, name);

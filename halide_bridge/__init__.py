@@ -24,6 +24,7 @@ from halide_bridge.instead import (
     operand,
     phased,
     subtracted_last,
+    sums_apart,
     together,
 )
 from halide_bridge.lowering import Options, lower
@@ -80,6 +81,7 @@ __all__ = [
     "split_product",
     "store_in",
     "subtracted_last",
+    "sums_apart",
     "teams",
     "together",
     "tune",

@@ -14,6 +14,7 @@ from typing import Any
 
 from halide_bridge import checks
 from halide_bridge.clamps import BoundedClamps
+from halide_bridge.constant_sizes import constant_sizes
 from halide_bridge.memory import Directives, apart, caller_location, directives_of, unused_marks
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
@@ -125,7 +126,7 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
         extents = (d.extent for b in buffers for d in b.dims)
         sizes = frozenset(e.name for e in extents if isinstance(e, Var))
         body = BoundedClamps(Ranges(nonnegative=sizes)).stmt(body)
-    body = guarded(body)
+    body = constant_sizes(guarded(body))
     body = _place(body, _by_name(pipeline.directives, names))
     checks.check_marked(body, pipeline.directives, names)
     for func, asked in pipeline.directives.items():

@@ -49,13 +49,15 @@ class Programs:
         """One program for one set of sizes; else one for each class, where it depends on them."""
         from selector.api import SizedKernel
 
-        several = _is_list(sizes)
-        base, depends = self._compiled(None if several else cast(Sizes | None, sizes))
-        if (sizes is not None and not several) or not depends:
+        if sizes is not None and not _is_list(sizes):
+            return self._compiled(cast(Sizes, sizes))[0]
+        several = cast(Sequence[Sizes], sizes or ())
+        base, depends = self._compiled(_rounded(several[0]) if several else None)
+        if not depends:
             return base
         self._plan = base.plan
         kernel = SizedKernel(base, {}, self._made)
-        for each in cast(Sequence[Sizes], sizes or ()):
+        for each in several:
             kernel.compile_for(each)
         return kernel
 
@@ -115,6 +117,13 @@ def _with(report: Report, precisions: Mapping[str, str]) -> Report:
         for s in report.statements
     )
     return replace(report, statements=tuple(known)) if precisions else report
+
+
+def _rounded(sizes: Sizes) -> Sizes:
+    """Those that a class is scheduled for. What is declared counts before what is said here."""
+    if isinstance(sizes, Mapping):
+        return {name: tuple(map(rounded, shape)) for name, shape in sizes.items()}
+    return tuple(map(rounded, sizes))
 
 
 def _is_list(sizes: Any) -> bool:

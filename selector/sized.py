@@ -39,8 +39,9 @@ class SizedKernel(Kernel):
     """A kernel with a program for each size class, made when a call first needs it.
 
     A call, ``graph`` and ``interpret`` take the program of their sizes. ``report``, ``source``,
-    ``module``, ``plan`` and ``cubin()`` are those of the program for unknown sizes, with which
-    compiling began; ``program`` gives another. Threads may call it: a class is compiled once.
+    ``module``, ``plan`` and ``cubin()`` are those of the program with which compiling began (of the
+    first sizes that were given, else for unknown ones); ``program`` gives another. Threads may
+    call it: a class is compiled once.
     """
 
     def __init__(
@@ -117,7 +118,9 @@ class SizedKernel(Kernel):
         return self._bytes(Kernel._whole)
 
     def programs_to_export(self) -> list[Program]:
-        """Those of all size classes that there are; without any, the one for unknown sizes."""
+        """Those of all size classes that there are; without any, that with which compiling
+        began.
+        """
         found = [
             replace(each, size_class=size_class)
             for size_class, kernel in self._programs.items()
@@ -134,8 +137,10 @@ class SizedKernel(Kernel):
         return f"{super().__repr__()[:-1]}, {count} size class{'es' if count != 1 else ''}>"
 
     def _bytes(self, artifact_of: Callable[[Kernel], artifacts.Artifact]) -> bytes:
+        same = (k for k in self._programs.values() if k.source == self.source)
+        begun = next(same, self)  # whose machine code is asked for once
         programs = {c: artifact_of(k) for c, k in self._programs.items()}
-        return sized_artifact.to_bytes(artifact_of(self), programs)
+        return sized_artifact.to_bytes(artifact_of(begun), programs)
 
     def _executable_of(self, program: Kernel) -> Executable:
         """The way to run a program: what it comes to know, the native launcher finds here."""

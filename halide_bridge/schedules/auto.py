@@ -274,7 +274,7 @@ def _attending(member: Member, trials: Trials, program: Program, plan: Plan) -> 
         if not miss:
             return more
         why = why or miss
-    why = why or "registers do not hold so many channels"
+    why = why or online.why_none(found, program)
     return plan.in_loops(member.label, why_apart(member, program, why))
 
 

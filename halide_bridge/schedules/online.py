@@ -11,12 +11,13 @@ from halide_bridge.schedules.asked import clone
 from halide_bridge.schedules.attention import Attention, Joining, schedule_attention
 from halide_bridge.schedules.kernels import Grid
 from halide_bridge.schedules.recognise.attention import Online
-from halide_bridge.schedules.recognise.program import Program
+from halide_bridge.schedules.recognise.program import Program, number
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from selector.dataclass import dataclass
 from selector.families import attention
 from selector.families.attention.tiling import JOINED_AT_ONCE
+from selector.ir.nodes import Expr
 from selector.machine import Machine
 
 TRIED = 3  # of a space
@@ -31,10 +32,10 @@ def candidates(
     queries = found.places.output
     for d in range(1, len(output.args)):
         heads *= known.extent(output, d) if d != queries else 1
-    keys = known.value(program.members[found.mixed].stages[1].reduced[0].extent)
+    keys = _keys(found, program)
     shape = attention.Shape(
-        heads, known.extent(output, queries), max(1, keys), found.depth, found.causal, found.window,
-        matrices=len(found.matrices),
+        heads, known.extent(output, queries), max(1, known.value(keys)), found.depth, found.causal,
+        found.window, matrices=len(found.matrices), fixed=number(keys) is not None,
     )  # fmt: skip
     best = attention.pick(shape, machine, parts=found.divisible)
     if best is None:
@@ -44,6 +45,18 @@ def candidates(
         ranked = attention.ranked(shape, machine)
         others = [t for _, t in ranked if t != best and not t.part]
         yield from others[: TRIED - 1]
+
+
+def why_none(found: Online, program: Program) -> str:
+    """Why there are none."""
+    keys = number(_keys(found, program))
+    if keys is not None and keys <= attention.FEWEST_KEYS:
+        return f"{keys} keys are one turn"
+    return "registers do not hold so many channels"
+
+
+def _keys(found: Online, program: Program) -> Expr:
+    return program.members[found.mixed].stages[1].reduced[0].extent
 
 
 def attend(script: Script, program: Program, found: Online, tiling: attention.Tiling) -> Grid:

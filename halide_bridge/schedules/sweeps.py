@@ -109,7 +109,7 @@ class Sweeps:
 
     def _part(self, member: Member, own: Any, shared: bool) -> rows.Part:
         func, sweep, lanes = self._func(member), self._sweep(member), self._lanes(member)
-        if is_row(member, sweep) and not self._few(member):
+        if self._is_whole(member):
             return rows.Part(func, own, func.rvars(0)[sweep.along], shared=shared, lanes=lanes)
         return rows.Part(func, own, self._in_parts(member), shared=shared)
 
@@ -129,12 +129,17 @@ class Sweeps:
         alike = len(member.types) == 1 and body.predicate is None
         return lanes_of(body, along) if alike else 1
 
-    def _few(self, member: Member) -> bool:
-        """Whether there are too few elements to give each a block."""
-        total = 1
+    def _is_whole(self, member: Member) -> bool:
+        """Whether a block adds up a whole row: there are enough, or no more of one than a block
+        adds up.
+        """
+        sweep, total = self._sweep(member), 1
+        if not is_row(member, sweep):
+            return False
         for d in range(len(member.args)):
             total *= self.placement.extent(member.name, d) or FEW + 1
-        return total <= FEW
+        length = self._extent(member.stages[1].reduced[sweep.along].extent)
+        return total > FEW or (length is not None and length <= rows.CHUNK)
 
     def _bytes(self, reader: Member, mine: list[Member], shared: Shared) -> int:
         """Of all arrays that are read, for an element of a row."""
@@ -158,9 +163,9 @@ class Sweeps:
         """Those of a row, which read so many ``lanes`` at once; ``most`` of them. ``bytes_``: of
         all that is read for an element.
         """
-        sweeps = [(m, self._sweep(m)) for m in members]
-        if not all(is_row(m, s) and not self._few(m) for m, s in sweeps):
+        if not all(map(self._is_whole, members)):
             return LINE
+        sweeps = ((m, self._sweep(m)) for m in members)
         extents = [self._extent(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
         known = [e for e in extents if e is not None]
         extent = max(known) if len(known) == len(extents) else None

@@ -79,7 +79,8 @@ def _compiled(graph: RegionGraph, hints: Mapping[str, int], target: str) -> tupl
 
 
 def pipeline_of(graph: RegionGraph) -> tuple[list[Any], list[Any]]:
-    """Its output Funcs (``out0``, ...) and arguments (``in0``, ...).
+    """Its output Funcs (``out0``, ...) and arguments (``in0``, ...). Extents that are no symbols
+    are declared: nobody asks then whether a tile is whole.
 
     ``ScheduleError`` for an operator without a rule and for what a rule refuses.
     """
@@ -92,6 +93,11 @@ def pipeline_of(graph: RegionGraph) -> tuple[list[Any], list[Any]]:
     }
     rounded = all(t.dtype in HALVES for t in graph.result_types)
     m = Making(known, rounded=rounded)
+    attends = any(node.op.startswith("selector.attention") for node in graph.nodes)
+    for p, t in zip(params, graph.inputs, strict=True):
+        for d, n in enumerate(reversed(t.shape)):
+            if isinstance(n, int) and not attends:  # a loop over few keys has to stay one
+                p.dim(d).set_bounds(0, n)
     values: list[Any] = [_argument(m, p, t) for p, t in zip(params, graph.inputs, strict=True)]
     used = _uses(graph)
     for number, node in enumerate(graph.nodes, len(graph.inputs)):
@@ -122,9 +128,9 @@ def _argument(m: Making, param: Any, t: TensorType) -> Value:
 def _output(m: Making, value: Value, number: int) -> Any:
     func, index = hl.Func(f"out{number}"), m.variables(value.rank)
     func[tuple(reversed(index))] = stored(value.at(index), value.dtype)
-    last = value.shape[-1] if value.rank else None
-    if m.op.startswith("selector.attention") and isinstance(last, int):
-        func.bound(index[-1], 0, last)  # one loop over keys needs to know the channels of a head
+    for i, n in zip(index, value.shape, strict=True):
+        if isinstance(n, int):
+            func.bound(i, 0, n)
     return func
 
 

@@ -108,7 +108,9 @@ def with_masked_exponents(s: Stmt, floors: Mapping[str, float]) -> Stmt:
         if not kinds_of(e) & _MASKED:
             return e
         match e:
-            case Select(c, low, value) if _is_constant(low) and (other := _negated(c)) is not None:
+            case Select(c, low, value) if (
+                _is_constant(low) and not _is_constant(value) and (other := _negated(c)) is not None
+            ):
                 return masked(Select(other, value, low))
             case Select(c, value, low) if float_constant(low) == 0:
                 inside = _below(c, masked(value))

@@ -102,9 +102,9 @@ class _Whole:
     edges: dict[tuple[Vector, Var], str] = field(default_factory=dict[tuple[Vector, Var], str])
 
     def built(self, body: Stmt) -> tuple[Stmt, int] | None:
-        """None where an array has several first elements of rows."""
+        """None where no array has rows, or one has several first elements of them."""
         starts = self._starts()
-        if len({v.buffer for v in starts}) < len(starts):
+        if not starts or len({v.buffer for v in starts}) < len(starts):
             return None
         resident = self.work.keep(body, len(starts))
         self.part()

@@ -1,7 +1,8 @@
 """Saved kernels with programs for several size classes: one file that holds those of each.
 
 The archive's ``manifest.json`` lists the classes; the members of program ``i`` are those of a
-kernel of its own (``runtime.artifact``) under ``i/``. Program 0 is the one for unknown sizes.
+kernel of its own (``runtime.artifact``) under ``i/``. Program 0 is that with
+which compiling began.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ LEFT: dict[Callable[[], tuple[Any, tuple[Any, ...]]], str] = {
     integers: "no tensor instruction multiplies int64",
     of_no_terms: "its product has not gone to a tensor unit",
     strided: "no axis of",
-    expanded: "is expanded",
+    expanded: "it is no product of two matrices",
 }
 # Of no elements, or whose graph torch does not hand over whole.
 RIGHT = (of_no_rows, images_of_none, sparse)

@@ -51,7 +51,7 @@ class Pipeline:
     ``window``, nothing of those that lie so far ahead of it either; ``negated``: the mask says
     which these are. ``natural``: powers of e. Scores are held within a ``cap``, have a ``bias``
     added, an array of keys, queries and heads; of each batch only the first ``lengths`` keys count.
-    ``start``: what the largest score begins as.
+    ``start``: what the largest score begins as. ``keys``: how many there are, if that is a number.
     """
 
     depth: int = 64
@@ -73,6 +73,7 @@ class Pipeline:
     bias: bool = False
     lengths: bool = False
     start: float = -1e30
+    keys: int = 0
 
     def build(self) -> Any:
         """The output Func."""
@@ -80,7 +81,7 @@ class Pipeline:
         q, k, w = (hl.ImageParam(F16, len(self.given), name) for name in "QKV")
         n, m, d = v["n"], v["m"], v["d"]
         channel = hl.RDom([(0, self.depth)], "c")
-        keys = hl.RDom([(0, k.dim(self.given[::-1].index("s")).extent())], "r")
+        keys = hl.RDom([(0, self.keys or k.dim(self.given[::-1].index("s")).extent())], "r")
 
         def at(array: Any, row: Any, column: Any, sharing: int = 1) -> Any:
             head = v["h"] / sharing if sharing > 1 else v["h"]

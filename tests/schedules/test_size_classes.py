@@ -83,6 +83,14 @@ def test_classes_can_be_made_ahead_of_time() -> None:
             kernel.compile_for(wrong)
 
 
+def test_the_first_sizes_that_are_given_are_those_of_the_kernel() -> None:
+    """Nothing is compiled for sizes that nobody has."""
+    kernel = compiled(sizes=[{"a": (500, 3000)}, {"a": (500, 100)}])
+    assert kernel.source == kernel.program(a=rows(2, 4096), sizes=(2,)).source
+    assert kernel.source != compiled().source
+    assert interpreted(kernel, 6, 40)
+
+
 def test_outputs_follow_from_inputs() -> None:
     a, b = hl.ImageParam(hl.Float(16), 2, "a"), hl.ImageParam(hl.Float(16), 2, "b")
     product, k = hl.Func("product"), hl.RDom([(0, a.width())])

@@ -302,3 +302,18 @@ def test_few_columns_have_more_threads_below_each_other(columns: int, below: int
         wanted = data.astype(np.float64).mean(0)
         for run in (kernel.interpret, lambda **a: check(kernel, **a)):
             assert np.allclose(run(table=data, sizes=wanted.shape), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("length", "parts"), [(300, False), (16384, False), (40_001, True)])
+def test_few_rows_are_in_parts_if_they_are_long(length: int, parts: bool) -> None:
+    """With sizes that are declared. Of the last part of a row Halide keeps what is left of it."""
+    a, total, out = hl.ImageParam(F32, 2, "a"), hl.Func("total"), hl.Func("out")
+    total[y] += a[hl.RDom([(0, length)])[0], y]
+    out[y] = total[y] / length
+    out.bound(y, 0, 7)
+    report = hb.autoschedule(out, target="sm_90a").report
+    kernel = hb.compile(out, target="sm_90a")
+    assert kernel.source.count("__global__") == (2 if parts else 1), report
+    data = np.random.default_rng(1).random((7, length), dtype=np.float32)
+    for result in (kernel.interpret(a=data), check(kernel, a=data)):
+        assert np.allclose(result, data.mean(1, dtype=np.float64), rtol=1e-4)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from selector.families.attention.choice import pick, ranked
 from selector.families.attention.cost import Estimate, estimate
-from selector.families.attention.space import for_warps, space, usual
+from selector.families.attention.space import FEWEST_KEYS, for_warps, space, usual
 from selector.families.attention.tiling import Shape, Tiling
 
 __all__ = [
-    "Estimate", "Shape", "Tiling", "estimate", "for_warps", "pick", "ranked", "space", "usual",
+    "FEWEST_KEYS", "Estimate", "Shape", "Tiling", "estimate", "for_warps", "pick", "ranked",
+    "space", "usual",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from selector.families.attention.tiling import COLUMNS, DEPTH, GROUP_ROWS, Shape, Tiling, padded
@@ -11,6 +11,8 @@ from selector.targets import Target, find_target
 
 UNITS = (1, 2, 3, 4)
 KEYS = (64, 80, 96, 128, 160)
+FEWEST_KEYS = 16  # of a turn
+FEW_KEYS = (32, FEWEST_KEYS)  # where there are so few that a loop has no other
 STAGES = (2, 3)
 LEAST_RUNS = 2  # of keys, of a part
 # Registers of a thread in each group, of any thread, of one that feeds.
@@ -55,7 +57,7 @@ def _whole(shape: Shape, target: Target) -> Iterator[Tiling]:
     if not target.has("wgmma"):
         return
     for units in UNITS:
-        for keys in KEYS:
+        for keys in _runs(shape, KEYS):
             if registers_needed(shape.depth, keys) > registers_left(units):
                 continue
             for stages in STAGES:
@@ -72,11 +74,19 @@ def for_warps(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     registers or shared memory hold none.
     """
     room = find_target(machine.target).shared_memory - BESIDE
-    for keys in (2 * COLUMNS, COLUMNS):
+    for keys in _runs(shape, (2 * COLUMNS, COLUMNS)):
         found = Tiling(keys=keys, channels=_channels(shape), heads_first=shape.causal)
         fits = registers_needed(shape.depth, keys) <= MOST
         if fits and found.shared_bytes(shape.depth, shape.matrices) <= room:
             yield found
+
+
+def _runs(shape: Shape, usual: Sequence[int]) -> Sequence[int]:
+    """How many keys a turn of the loop has."""
+    if not shape.fixed:
+        return usual
+    found = [n for n in usual if n < shape.keys]
+    return found or [n for n in FEW_KEYS if n < shape.keys]
 
 
 def _channels(shape: Shape) -> int:

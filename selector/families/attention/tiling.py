@@ -17,7 +17,8 @@ AHEAD = 128  # channels of values at least, whose products next scores hide unde
 class Shape:
     """Attention of ``heads`` times ``queries`` on ``keys``, of ``depth`` channels. ``causal``:
     query m has keys 0 ... m, or with a ``window`` the last so many of these. ``matrices``: arrays
-    of keys and queries that a score reads.
+    of keys and queries that a score reads. ``fixed``: the number of keys is a constant of the
+    program, so that a loop over them has to have two turns.
     """
 
     heads: int
@@ -27,6 +28,7 @@ class Shape:
     causal: bool = False
     window: int = 0
     matrices: int = 0
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import torch as installed  # pyright: ignore
 
 from selector.diagnostics import ArgumentError, TargetError
 from selector.interop.torch_backend import store
+from selector.interop.torch_backend.attention import keep_attention
 from selector.interop.torch_backend.carve import Carve, Options
-from selector.interop.torch_backend.library import ATTENTION, default_scale
 from selector.interop.torch_backend.quantised import while_zero, with_zeros
 from selector.interop.torch_backend.report import GraphReport, noted
 from selector.interop.torch_backend.whole import decompositions
@@ -59,7 +59,7 @@ def tensor_selector(
         )
     )
     if not torch.is_grad_enabled() or not any(_trains(t) for t in inputs):
-        _keep_attention(graph)
+        keep_attention(graph)
     settled, zeros = with_zeros(graph, inputs)
     run = _compiled(settled, inputs, carve, given, mode)
     return while_zero(run, zeros, _as_it_is(graph))
@@ -98,7 +98,8 @@ def _check(given: Mapping[str, Any]) -> None:
             )
         if name in _CHOICES and value not in _CHOICES[name]:
             raise ArgumentError(f"{name}={value!r}", hint=f"one of {', '.join(_CHOICES[name])}")
-
+    if not isinstance(given.get("inductor", {}), Mapping):
+        raise ArgumentError(f"inductor={given['inductor']!r}", hint="a dict of Inductor's options")
     if given.get("target") and find_target(given["target"]).family != "cuda":
         raise TargetError(
             f"the backend tensor_selector has no regions for {given['target']}",
@@ -133,49 +134,6 @@ def _target() -> str:
 
 def _trains(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _keep_attention(graph: Any) -> None:
-    """Attention as one operator of ours, before torch takes it apart as its device likes."""
-    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    for node in list(graph.graph.nodes):
-        if node.target is not torch.nn.functional.scaled_dot_product_attention:
-            continue
-        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-        values = [_example(given[n]) for n in names[:3]]
-        if not _plain(given, values):
-            continue
-        scale = given.get("scale")
-        with graph.graph.inserting_before(node):
-            call = graph.graph.call_function(
-                ATTENTION,
-                (
-                    *(given[n] for n in names[:3]),
-                    bool(given.get("is_causal", False)),
-                    default_scale(values[0]) if scale is None else float(scale),
-                ),
-            )
-        call.meta = dict(node.meta)
-        node.replace_all_uses_with(call)
-        graph.graph.erase_node(node)
-    graph.recompile()
-
-
-def _plain(given: Mapping[str, Any], values: Sequence[Any]) -> bool:
-    """Whether it has neither mask nor dropout, and as many heads everywhere."""
-    if given.get("attn_mask") is not None or given.get("dropout_p", 0.0) != 0.0:
-        return False
-    if given.get("enable_gqa", False) or any(v is None or v.dim() != 4 for v in values):
-        return False
-    if not isinstance(given.get("is_causal", False), bool):
-        return False
-    halves = (torch.float16, torch.bfloat16)
-    return values[0].dtype in halves and isinstance(values[0].shape[-1], int)
-
-
-def _example(node: Any) -> Any:
-    found = node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
-    return found if isinstance(found, torch.Tensor) else None
 
 
 def _eager(graph: Any, inputs: Sequence[Any], carve: Carve) -> Any:

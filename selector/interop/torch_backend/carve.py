@@ -19,6 +19,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass  # pyright: ignore
 
 from selector.dataclass import dataclass
 from selector.interop.torch_backend import store
+from selector.interop.torch_backend.attention import find_attention
 from selector.interop.torch_backend.calls import call
 from selector.interop.torch_backend.choice import times_of
 from selector.interop.torch_backend.covered import FLAT, POINTWISE, REDUCTIONS, VIEWS, family
@@ -76,6 +77,9 @@ class Carve(CustomGraphPass):  # pyright: ignore[reportUntypedBaseClass]
 def carved(graph: Any, options: Options) -> GraphReport:
     """Put regions into a graph; what became of each."""
     found = GraphReport()
+    for what, why in find_attention(graph):
+        found.regions.append(RegionLine(short(what), None, False, why))
+    _forget_biases(graph)
     as_products(graph)
     turn_images(graph)
     turn_last(graph)
@@ -93,6 +97,20 @@ def carved(graph: Any, options: Options) -> GraphReport:
             if "." in name and name not in FLAT | {"aten.permute", "aten.select"}:
                 found.left[short(name)] += 1
     return found
+
+
+def _forget_biases(graph: Any) -> None:
+    """A bias that is multiplied by 0 is not read: put one 0 in its place."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.kwargs.get("beta", 1) != 0:
+            continue
+        if family(operator_name(node.target)) in ("aten.addmm", "aten.baddbmm"):
+            value = node.meta["val"]
+            with graph.inserting_before(node):
+                zero = call(
+                    graph, aten.full.default, [1], 0, dtype=value.dtype, device=value.device
+                )
+            node.update_arg(0, zero)
 
 
 def _read(part: Part) -> tuple[RegionGraph, dict[str, int]] | None:
@@ -210,7 +228,10 @@ def _put(graph: Any, part: Part, region: Region) -> None:
 
 def _given(graph: Any, found: Input) -> Any:
     """An input as the region takes it."""
-    turned = _turned(graph, found.source, found.order)
+    source, kept = found.source, sorted(found.order)
+    for d in reversed(found.same):
+        source = call(graph, aten.select.int, source, d, 0)
+    turned = _turned(graph, source, [kept.index(d) for d in found.order])
     match found.merged:
         case "rows":
             last = found.source.meta["val"].shape[found.order[-1]]

@@ -12,8 +12,21 @@ import torch as installed  # pyright: ignore
 
 from selector.dataclass import dataclass
 from selector.interop.torch_backend.covered import FLAT, POINTWISE, PRODUCTS, THIN, family
-from selector.interop.torch_backend.quantised import dequantises, multiplied, of_bytes, quantises
-from selector.interop.torch_backend.read import dense, hint, memory_order, operator_name, sized
+from selector.interop.torch_backend.quantised import (
+    dequantises,
+    multiplied,
+    of_bytes,
+    quantises,
+    widens,
+)
+from selector.interop.torch_backend.read import (
+    dense,
+    hint,
+    lies,
+    memory_order,
+    operator_name,
+    sized,
+)
 
 torch: Any = installed
 SMALL = 16  # times as many elements has a result as an operand that is computed with it
@@ -88,7 +101,7 @@ def _by_pixel(node: Any) -> bool:
         and groups == 1
         and all(n == 1 for n in (*sizes(filters)[2:], *stride))
         and not any(padding)
-        and all(memory_order(v) == inner and dense(v) for v in values)
+        and all(lies(v, inner) for v in values)
         and dense(filters.meta["val"])
     )
 
@@ -115,6 +128,9 @@ def _grown(product: Any, after: Sequence[Any], order: Mapping[Any, int], taken: 
     pixels = _by_pixel(product)
     if of_bytes(product):
         small |= dict.fromkeys(multiplied(product))
+    small |= dict.fromkeys(_widened(product))
+    if (bias := _bias(product)) is not None:
+        small |= dict.fromkeys(_computed(bias, elements(product), later))
     best = Part(product, (product,), tuple(small), product, frozenset(), pixels)
     for node in after:
         used = [n for n in node.all_input_nodes if n in inside]
@@ -137,6 +153,26 @@ def _grown(product: Any, after: Sequence[Any], order: Mapping[Any, int], taken: 
             kept = tuple(sorted(small, key=order.__getitem__))
             best = Part(product, tuple(inside), kept, out[0], frozenset(flat), pixels)
     return best
+
+
+def _widened(product: Any) -> list[Any]:
+    """The operands of a product of matrices that its kernel reads as bytes: those that are larger
+    than the result, and so read by few of its tiles.
+    """
+    if family(operator_name(product.target)) in ("aten.convolution", "selector.attention"):
+        return []
+    found = [n for n in multiplied(product) if isinstance(n, torch.fx.Node) and widens(n)]
+    return [n for n in found if elements(n) > elements(product)]
+
+
+def _bias(product: Any) -> Any:
+    match family(operator_name(product.target)):
+        case "aten.addmm" | "aten.baddbmm":
+            return product.args[0]
+        case "aten.convolution":
+            return product.args[2]
+        case _:
+            return None
 
 
 def _joined(
@@ -211,7 +247,7 @@ def _of_pixels(operand: Any, shape: tuple[Any, ...]) -> bool:
     if not isinstance(value, torch.Tensor) or sizes(operand) == ():
         return True
     if sizes(operand) == shape:
-        return dense(value) and memory_order(value) == (0, *range(2, value.dim()), 1)
+        return lies(value, (0, *range(2, value.dim()), 1))
     channel = len(sizes(operand)) - (len(shape) - 1)
     return channel >= 0 and all(n == 1 for d, n in enumerate(sizes(operand)) if d != channel)
 

@@ -50,10 +50,15 @@ def _on_cpu(key: str, inputs: Sequence[Any]) -> list[Any]:
     kernel, made = entry.kernel, _empty(entry.graph, inputs)
     names = [b.name for b in arguments.outputs_of(kernel.plan)]
     sizes = {n: tuple(t.shape) for n, t in zip(names, made, strict=True)}
-    found = kernel.interpret(*(t.contiguous() for t in inputs), sizes=sizes)
+    found = kernel.interpret(*(t.contiguous() for t in as_bytes(inputs)), sizes=sizes)
     for t, result in zip(made, [found] if len(made) == 1 else found.values(), strict=True):
         t.copy_(result)
     return made
+
+
+def as_bytes(tensors: Sequence[Any]) -> Sequence[Any]:
+    """Tensors as kernels have them: of bool as the same bytes."""
+    return [t.view(torch.uint8) if t.dtype == torch.bool else t for t in tensors]
 
 
 def _empty(graph: RegionGraph, inputs: Sequence[Any]) -> list[Any]:
@@ -79,14 +84,17 @@ def _runner(key: str) -> Callable[[Sequence[Any]], list[Any]]:
         return lambda inputs: reference(graph, inputs)
     buffers = arguments.inputs_of(kernel.plan)
     names = [b.name for b in arguments.outputs_of(kernel.plan)]
+    has_bool = any(t.dtype == "bool" for t in (*graph.inputs, *graph.result_types))
 
     def run(inputs: Sequence[Any]) -> list[Any]:
-        for t in inputs:
+        given = as_bytes(inputs) if has_bool else inputs
+        for t in given:
             if not t.is_contiguous():
-                inputs = [readable(b, t) for b, t in zip(buffers, inputs, strict=True)]
+                given = [readable(b, t) for b, t in zip(buffers, given, strict=True)]
                 break
         made = _empty(graph, inputs)
-        kernel(*inputs, out=made[0] if len(made) == 1 else dict(zip(names, made, strict=True)))
+        into = as_bytes(made) if has_bool else made
+        kernel(*given, out=into[0] if len(into) == 1 else dict(zip(names, into, strict=True)))
         return made
 
     return run
@@ -153,7 +161,7 @@ def _makes(node: Node) -> bool:
 
 def _attention(q: Any, k: Any, v: Any, is_causal: bool, scale: float) -> Any:
     found = torch.nn.functional.scaled_dot_product_attention(
-        q, k, v, is_causal=is_causal, scale=scale
+        q, k, v, is_causal=is_causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
     )
     wanted = _like_queries(q, v)
     return found.clone() if wanted.stride() == found.stride() else wanted.copy_(found)

@@ -55,14 +55,25 @@ def of_bytes(product: Any) -> bool:
     return all(isinstance(n, torch.fx.Node) and dequantises(n) for n in operands)
 
 
+def widens(node: Any) -> bool:
+    """Whether it makes floats of 16 bits of bytes, which have all of these."""
+    return (
+        node.op == "call_function"
+        and family(operator_name(node.target)) == "prims.convert_element_type"
+        and node.meta["val"].dtype in (torch.float16, torch.bfloat16)
+        and node.args[0].meta["val"].dtype in _BYTES
+    )
+
+
 def dequantise_last(graph: Any) -> None:
-    """Move views of dequantised operands of products, and copies, to the bytes."""
+    """Move views of operands of products that are made of bytes, and copies, to the bytes."""
     for node in list(graph.nodes):
         if node.op != "call_function" or family(operator_name(node.target)) not in PRODUCTS:
             continue
         for operand in multiplied(node):
             views, source = _views(operand)
-            if views and dequantises(source) and _moves(views, source):
+            made = dequantises(source) or widens(source)
+            if views and made and _moves(views, source):
                 with graph.inserting_before(node):
                     node.replace_input_with(operand, _moved(graph, views, source))
 

@@ -77,9 +77,14 @@ def memory_order(value: Any) -> tuple[int, ...]:
 
 def dense(value: Any) -> bool:
     """Whether its elements lie side by side, in ``memory_order``."""
+    return lies(value, memory_order(value))
+
+
+def lies(value: Any, order: Sequence[int]) -> bool:
+    """Whether its elements lie side by side with the axes in that order, the innermost last."""
     step = 1
     sizes, strides = [hint(n) for n in value.shape], [hint(n) for n in value.stride()]
-    for d in reversed(memory_order(value)):
+    for d in reversed(order):
         if sizes[d] != 1 and strides[d] != step:
             return False
         step *= sizes[d]

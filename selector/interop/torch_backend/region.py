@@ -14,7 +14,13 @@ import torch as installed  # pyright: ignore
 
 from selector.dataclass import dataclass
 from selector.interop.torch_backend.covered import FLAT, family
-from selector.interop.torch_backend.graph import Node, Ref, RegionGraph, TensorType
+from selector.interop.torch_backend.graph import (
+    Node,
+    Ref,
+    RegionGraph,
+    Symbolic,
+    TensorType,
+)
 from selector.interop.torch_backend.grow import Part, sizes
 from selector.interop.torch_backend.quantised import dequantises, is_zero
 from selector.interop.torch_backend.read import (
@@ -34,18 +40,20 @@ ATTENTION = "selector.attention"
 @dataclass(frozen=True, slots=True)
 class Input:
     """A node outside. ``order``: its axes as the region has them; then they are merged:
-    ``"rows"``, all but the last one, ``"last"``, all into one, or ``""``, none.
+    ``"rows"``, all but the last one, ``"last"``, all into one, or ``""``, none. ``same``: its other
+    axes, along which all elements are the same.
     """
 
     source: Any
     order: tuple[int, ...]
     merged: str = ""
+    same: tuple[int, ...] = ()
 
 
 class Region:
     """``graph`` of a part, ``inputs`` in its order. ``order``: of the axes of its result, which is
-    the product's. ``shape``: of what leaves; what is no number is a node outside and the axis of it
-    that is as long (None: the node is the size).
+    the product's. ``shape``: of what leaves, where that is another one than the graph's; what is no
+    number is a node outside and the axis of it that is as long (None: the node is the size).
     """
 
     def __init__(self, part: Part) -> None:
@@ -72,7 +80,8 @@ class Region:
             self.order = _innermost(len(own))
         elif own != self.order:
             self.order, result = own, self._permuted(result, own)
-        self.shape = [self._extent(n) for n in _value(part.output).shape]
+        is_reshaped = self.viewed or part.pixels
+        self.shape = [self._extent(n) for n in _value(part.output).shape] if is_reshaped else []
         self.graph = checked(RegionGraph(tuple(self._types), tuple(self._nodes), (result,), lying))
 
     @property
@@ -130,33 +139,37 @@ class Region:
             full = sizes(source) == sizes(node)
             return Input(source, tuple(range(value.dim())), "rows" if full else "last")
         order = tuple(range(value.dim())) if self.attends else memory_order(value)
+        same = [d for d in order if hint(value.shape[d]) > 1 and hint(value.stride(d)) == 0]
+        order = tuple(d for d in order if d not in same)
         strides = [hint(value.stride(d)) for d in order if hint(value.shape[d]) != 1]
-        if 0 in strides:
-            raise NotARegion(f"{source.name} is expanded")
         if strides and strides[-1] != 1:
             raise NotARegion(f"no axis of {source.name} lies side by side")
-        return Input(source, order)
+        return Input(source, order, "" if order else "last", tuple(sorted(same)))
 
     def _type(self, found: Input, value: Any) -> TensorType:
         """Of an input as it is given."""
         dtype = str(value.dtype).removeprefix("torch.")
         shape = [value.shape[d] for d in found.order]
         if found.merged:
-            last = shape[-1] if found.merged == "rows" else 1
-            count = value.numel() if found.merged == "last" else 1
+            last = shape[-1:] if found.merged == "rows" else []
             rows = 1
-            for n in shape[:-1]:
+            for n in shape[: len(shape) - len(last)]:
                 rows = rows * n
-            shape = [count] if found.merged == "last" else [rows, last]
+            shape = [rows, *last]
         return TensorType(dtype, tuple(map(self.symbols.size, shape)))
 
     def _opened(self, number: int) -> int:
         """An input with the axes that the part knows."""
-        found = self.inputs[number]
-        if found.merged or found.order == tuple(range(len(found.order))):
+        found, value = self.inputs[number], _value(self.inputs[number].source)
+        if found.merged and found.order:
             return number
-        back = tuple(found.order.index(d) for d in range(len(found.order)))
-        return self._permuted(number, back)
+        back = tuple(found.order.index(d) for d in sorted(found.order))
+        if back != tuple(range(len(back))):
+            number = self._permuted(number, back)
+        if found.same or not back:
+            shape = [1 if d in found.same else n for d, n in enumerate(value.shape)]
+            number = self._viewed("aten.reshape.default", number, shape)
+        return self._viewed("aten.expand.default", number, value.shape) if found.same else number
 
     def _permuted(self, number: int, order: tuple[int, ...]) -> int:
         before = self._types_of(number)
@@ -164,6 +177,13 @@ class Region:
         return self._add(
             Node("aten.permute.default", (Ref(number), order), (), TensorType(before.dtype, shape))
         )
+
+    def _viewed(self, op: str, number: int, shape: Sequence[Any]) -> int:
+        """A value seen with another shape."""
+        known = tuple(map(self.symbols.size, shape))
+        given = tuple(n if isinstance(n, int) else Symbolic(n) for n in known)
+        made = TensorType(self._types_of(number).dtype, known)
+        return self._add(Node(op, (Ref(number), given), (), made))
 
     def _types_of(self, number: int) -> TensorType:
         count = len(self._types)
@@ -206,11 +226,7 @@ class Region:
         whole = sizes(source) == sizes(self._part.product)
         if source not in self._part.small or len(before.shape) < 2 or whole:
             return number
-        count = _value(source).numel()
-        shape = (self.symbols.size(count),)
-        return self._add(
-            Node("aten.reshape.default", (Ref(number), shape), (), TensorType(before.dtype, shape))
-        )
+        return self._viewed("aten.reshape.default", number, [_value(source).numel()])
 
     def _multiplied(self, node: Any) -> int:
         """A convolution of 1 x 1 as a product of matrices."""

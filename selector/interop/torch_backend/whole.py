@@ -64,7 +64,7 @@ def _put(graph: Any, node: Any, traced: Callable[..., Any], given: Any) -> None:
 def _attends(causal: bool, scale: float) -> Callable[..., Any]:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(
-            q, k, v, is_causal=causal, scale=scale
+            q, k, v, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
         )
 
     return attend

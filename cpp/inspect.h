@@ -22,6 +22,10 @@ std::vector<Halide::Func> copy(const Functions &outputs);
 Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
                        const std::string &variable, const std::string &name);
 
+// Has all variables that the only update of a `sum` goes along begin at 0, and adds where they began to
+// them; whether one began elsewhere, else nothing changes.
+bool counted_from_zero(Halide::Internal::Function sum);
+
 // Whether Halide proves that the only update of a Func combines its values in any order, which it asks
 // for where loops over them change places, or are shared.
 bool in_any_order(const Halide::Internal::Function &f);

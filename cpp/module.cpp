@@ -223,6 +223,8 @@ PYBIND11_MODULE(_native, m) {
           });
     m.def("narrow_factors",
           [](const Halide::Func &sum) { return bridge::narrow_factors(sum.function()); });
+    m.def("counted_from_zero",
+          [](const Halide::Func &sum) { return bridge::counted_from_zero(sum.function()); });
     m.def("together",
           [](const Halide::Func &sum, const std::vector<Halide::Func> &readers,
              const std::string &name) {

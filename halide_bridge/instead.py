@@ -127,6 +127,20 @@ def sums_apart(func: Func, *readers: Func) -> list[Func]:
     return made
 
 
+def counted_from_zero(sum_: Func) -> Func:
+    """Have the variables that a sum goes along begin at 0, as those of tensor units do: with
+    ``RDom([(8, 64)])`` ``f[i, j] += a[k, i] * b[j, k]`` is ``a[k + 8, i] * b[j, k + 8]`` over
+    ``RDom([(0, 64)])``. Returns ``sum_``; ``ScheduleError`` where they do already.
+    """
+    if not native().counted_from_zero(sum_):
+        raise ScheduleError(
+            f"`{plain(sum_.name())}` goes along no variable that begins elsewhere than at 0",
+            hint="a Func with one update over such a reduction domain",
+            where=caller_location(),
+        )
+    return sum_
+
+
 def narrow_factors(sum_: Func) -> Func:
     """Have the factors of a sum's products in float32 be values of float16, or of bfloat16 where
     elements are cast from that, which tensor units multiply: elements of these types and bytes, and

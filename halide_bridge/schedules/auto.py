@@ -23,6 +23,7 @@ from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import Given, candidates, form_of, forms, sum_of
 from halide_bridge.schedules.factors import (
     set_apart,
+    set_counted,
     set_divided,
     set_narrow,
     set_narrow_factors,
@@ -155,7 +156,7 @@ def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan
     apart = partial(set_apart, known=known, machine=machine, given=wanted.tilings)
     halves = partial(set_narrow_factors, known=known)
     sums = partial(set_sums_apart, known=known)
-    for step in (sums, set_narrow, set_divided, halves, zero_points, one, apart):
+    for step in (sums, set_narrow, set_divided, set_counted, halves, zero_points, one, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
         lines += ["f = hb.funcs(output)", *changed, ""] if changed else []

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from halide_bridge.instead import (
+    counted_from_zero,
     divided_last,
     multiplied_last,
     narrowed,
@@ -27,7 +28,7 @@ from halide_bridge.schedules.recognise.narrow import has_wide_factors, only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.together import precision_of, products_of
-from halide_bridge.schedules.recognise.updates import sums_of
+from halide_bridge.schedules.recognise.updates import begins_elsewhere, sums_of
 from halide_bridge.schedules.sizes import Guess
 from selector.machine import Machine
 
@@ -79,6 +80,15 @@ def set_sums_apart(program: Program, known: Guess) -> list[str]:
             own = [f"{said}.in_()"] if stored else []
             said = ", ".join((said, *(f'f["{f.label}"]' for f in readers), *own))
             lines.append(f"hb.sums_apart({said})")
+    return lines
+
+
+def set_counted(program: Program) -> list[str]:
+    """Have products and layers go along variables that begin at 0. Lines of Python, as below."""
+    lines: list[str] = []
+    for member in (m for m in program if begins_elsewhere(m, program)):
+        counted_from_zero(member.handle)
+        lines.append(f'hb.counted_from_zero(f["{member.label}"])')
     return lines
 
 

@@ -230,3 +230,50 @@ def test_updates_of_others_than_ones_own_element_are_those_of_what_is_read() -> 
     made: list[Any] = [*hb.sums_apart(inputs.total, out)]
     assert [f.name().split("$")[0] for f in made] == ["total_sum", "total_whole"]
     assert made[1].num_update_definitions() == 1
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("first", [8, -8, "first"])
+def test_a_sum_may_begin_anywhere(first: int | str, target: str) -> None:
+    inputs, out = Inputs(), hl.Func("out")
+    begin = hl.Param(I32, "first") if first == "first" else first
+    k = hl.RDom([(begin, 64)], "k")
+    at = k + 8 if first == -8 else k
+    inputs.total[x, y] += f32(inputs.a[at, y]) * f32(inputs.b[x, at])
+    out[x, y] = inputs.total[x, y]
+    kernel = hb.compile(out, target=target, schedule="auto", sizes=(2048, 2048))
+    assert all(update.block is not None for update in kernel.report.updates)
+    given = {name: v for name, v in inputs.arrays().items() if name != "s"}
+    low = {8: 8, -8: 0, "first": 5}[first]
+    numbers: dict[str, Any] = {"first": 5} if first == "first" else {}
+    found = kernel.interpret(**given, **numbers, sizes=(ROWS, COLUMNS))
+    a, b = (v.astype(float) for v in given.values())
+    exact = a[:, low : low + 64] @ b[low : low + 64]
+    assert np.linalg.norm(found - exact) <= 1e-5 * np.linalg.norm(exact)
+
+
+def test_taps_of_a_layer_may_begin_before_their_pixel() -> None:
+    c, z = hl.Var("c"), hl.Var("z")
+    image, weights = hl.ImageParam(F16, 3, "image"), hl.ImageParam(F16, 4, "weights")
+    edge = hl.BoundaryConditions.constant_exterior(image, hl.cast(F16, 0))
+    r, total, out = hl.RDom([(0, 32), (-1, 3), (-1, 3)], "r"), hl.Func("total"), hl.Func("out")
+    taps = weights[r.x, r.y + 1, r.z + 1, c]
+    total[c, y, z] += f32(edge[r.x, y + r.y, z + r.z]) * f32(taps)
+    out[c, y, z] = total[c, y, z]
+    kernel = hb.compile(out, target="sm_90a", schedule="auto", sizes=(56, 56, 64))
+    assert all(update.block is not None for update in kernel.report.updates)
+    rng = np.random.default_rng(3)
+    pixels = rng.standard_normal((11, 13, 32)).astype(np.float16)
+    filters = rng.standard_normal((24, 3, 3, 32)).astype(np.float16)
+    padded = np.pad(pixels.astype(float), ((1, 1), (1, 1), (0, 0)))
+    around = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (0, 1))
+    exact = np.einsum("zycts,ftsc->zyf", around, filters.astype(float))
+    found = kernel.interpret(image=pixels, weights=filters, sizes=(11, 13, 24))
+    assert np.linalg.norm(found - exact) <= 1e-5 * np.linalg.norm(exact)
+
+
+def test_a_sum_that_begins_at_zero_is_counted_from_there() -> None:
+    inputs = Inputs()
+    inputs.total[x, y] += inputs.term
+    with pytest.raises(ScheduleError, match="begins elsewhere"):
+        hb.counted_from_zero(inputs.total)

@@ -18,9 +18,10 @@ from halide_bridge.schedules.recognise.divided import (
     multiplies_two,
     only_term,
 )
-from halide_bridge.schedules.recognise.products import is_own
-from halide_bridge.schedules.recognise.program import Member, Program, Stage
+from halide_bridge.schedules.recognise.products import factors, is_own, may_be_multiplied
+from halide_bridge.schedules.recognise.program import Member, Program, Stage, number
 from halide_bridge.schedules.recognise.together import products_of
+from halide_bridge.schedules.recognise.windows import Window, window_of
 from selector.ir.nodes import Binary, BinaryOp, Expr
 from selector.ir.traverse import free_vars
 
@@ -35,6 +36,17 @@ def sums_of(member: Member, program: Program) -> tuple[Stage, ...]:
     alone = len(member.stages) == 2 and only_term(member)[0] is not None
     some = any(_outside(s.predicate, s) for s in found if s.predicate is not None)
     return found if some or not alone or _comes_last(member, program) else ()
+
+
+def begins_elsewhere(member: Member, program: Program) -> bool:
+    """Whether a sum of products for a tensor unit goes along a variable that does not begin at 0,
+    and is no window, which may.
+    """
+    pair = factors(member)
+    if pair is None or member.fixed or not may_be_multiplied(pair, member, program):
+        return False
+    elsewhere = any(number(r.minimum) != 0 for r in member.stages[1].reduced)
+    return elsewhere and not isinstance(window_of(member, program), Window)
 
 
 def _comes_last(member: Member, program: Program) -> bool:

@@ -100,10 +100,20 @@ py::tuple describe_stage(const Definition &d, Records &records) {
                           py::tuple(rvars), d.schedule().touched());
 }
 
-bool has_schedule(const Function &f, const Function &locked) {
+// Whether someone but an output reads a Func by way of a wrapper.
+bool has_wrapper(const Function &f, const Functions &outputs) {
+    const auto &wrappers = f.schedule().wrappers();
+    return std::any_of(wrappers.begin(), wrappers.end(), [&](const auto &wrapper) {
+        return std::none_of(outputs.begin(), outputs.end(), [&](const Function &output) {
+            return wrapper.first.empty() && output.get_contents().same_as(wrapper.second);
+        });
+    });
+}
+
+bool has_schedule(const Function &f, const Function &locked, const Functions &outputs) {
     const FuncSchedule &s = f.schedule();
     return !locked.schedule().compute_level().is_inlined() ||
-           !locked.schedule().store_level().is_inlined() || !s.wrappers().empty() ||
+           !locked.schedule().store_level().is_inlined() || has_wrapper(f, outputs) ||
            s.memory_type() != Halide::MemoryType::Auto;
 }
 
@@ -137,7 +147,8 @@ std::string level_of(const Function &locked) {
     return level.is_inlined() || level.is_root() ? "" : level.func();
 }
 
-py::dict describe(const Function &f, const Function &locked, Records &records) {
+py::dict describe(const Function &f, const Function &locked, const Functions &outputs,
+                  Records &records) {
     py::list types, stages;
     for (const Halide::Type &t : f.output_types()) {
         types.append(type_record(t));
@@ -155,7 +166,7 @@ py::dict describe(const Function &f, const Function &locked, Records &records) {
     result["types"] = py::tuple(types);
     result["stages"] = py::tuple(stages);
     result["extern"] = f.has_extern_definition();
-    result["scheduled"] = has_schedule(f, locked);
+    result["scheduled"] = has_schedule(f, locked, outputs);
     result["at"] = level_of(locked);
     result["bounds"] = describe_bounds(f.schedule().bounds());
     result["estimates"] = describe_bounds(f.schedule().estimates());
@@ -189,7 +200,7 @@ py::dict inspect(const Functions &outputs) {
         add_producers_first(f, env, order, seen);
     }
     for (const std::string &name : order) {
-        py::dict told = describe(env.at(name), locked.at(name), records);
+        py::dict told = describe(env.at(name), locked.at(name), outputs, records);
         told["region"] = describe_region(regions[name], records);
         funcs.append(told);
     }

@@ -22,6 +22,10 @@ std::vector<Halide::Func> copy(const Functions &outputs);
 Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Function consumer,
                        const std::string &variable, const std::string &name);
 
+// Has all variables that the only update of a `sum` goes along begin at 0, and adds where they began to
+// them; whether one began elsewhere, else nothing changes.
+bool counted_from_zero(Halide::Internal::Function sum);
+
 // Whether Halide proves that the only update of a Func combines its values in any order, which it asks
 // for where loops over them change places, or are shared.
 bool in_any_order(const Halide::Internal::Function &f);
@@ -103,6 +107,14 @@ std::vector<Halide::Func> in_parts(Halide::Internal::Function output,
 // and columns, or there is one.
 std::vector<Halide::Func> together(Halide::Internal::Function sum, const Functions &readers,
                                    const std::string &name);
+
+// Has `readers`, and the global wrapper of a Func where that is `stored`, read what it is after its
+// updates, by Funcs whose names begin with `name`: each sum among these updates, or among its values,
+// from zero on, what else its updates combine, and then of each value what is made of them
+// (sums_apart.cpp). Updates of other elements than one's own, and those behind, are the last one's. None
+// without sums, or where a value is none by itself, and then nothing changes.
+std::vector<Halide::Func> sums_apart(const Halide::Internal::Function &f, const Functions &readers,
+                                     const std::string &name, bool stored);
 
 // A sum over taps: which dimension of its results has starts and weights of their own, what it reads
 // from the starts on, and its weights; and how many neighbours are to begin together, in runs of so

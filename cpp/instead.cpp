@@ -203,6 +203,36 @@ bool from_zero(Function sum, Function reader) {
     return add.found;
 }
 
+bool counted_from_zero(Function sum) {
+    if (sum.updates().size() != 1) {
+        return false;
+    }
+    Definition &update = sum.update(0);
+    std::vector<ReductionVariable> &rvars = update.schedule().rvars();
+    std::vector<ReductionVariable> counted = rvars;
+    for (ReductionVariable &r : counted) {
+        r.min = 0;
+    }
+    ReductionDomain domain(counted);
+    std::map<std::string, Expr> moved;
+    bool any = false;
+    for (const ReductionVariable &r : rvars) {
+        any = any || !is_const_zero(r.min);
+        moved[r.var] = simplify(Variable::make(Halide::Int(32), r.var, domain) + r.min);
+    }
+    if (!any) {
+        return false;
+    }
+    for (std::vector<Expr> *all : {&update.values(), &update.args()}) {
+        for (Expr &e : *all) {
+            e = substitute(moved, e);
+        }
+    }
+    update.predicate() = substitute(moved, update.predicate());
+    rvars = counted;
+    return true;
+}
+
 Func operand(Function sum, int factor, const std::vector<std::string> &order,
              const std::string &name) {
     if (sum.updates().size() != 1 || sum.outputs() != 1) {

@@ -223,10 +223,17 @@ PYBIND11_MODULE(_native, m) {
           });
     m.def("narrow_factors",
           [](const Halide::Func &sum) { return bridge::narrow_factors(sum.function()); });
+    m.def("counted_from_zero",
+          [](const Halide::Func &sum) { return bridge::counted_from_zero(sum.function()); });
     m.def("together",
           [](const Halide::Func &sum, const std::vector<Halide::Func> &readers,
              const std::string &name) {
               return bridge::together(sum.function(), bridge::functions(readers), name);
+          });
+    m.def("sums_apart",
+          [](const Halide::Func &f, const std::vector<Halide::Func> &readers,
+             const std::string &name, bool stored) {
+              return bridge::sums_apart(f.function(), bridge::functions(readers), name, stored);
           });
     m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
                         const std::string &name) {

@@ -14,6 +14,7 @@ from halide_bridge.float8 import e4m3, e5m2
 from halide_bridge.groups import Taps, grouped
 from halide_bridge.instead import (
     clone,
+    counted_from_zero,
     divided_last,
     from_zero,
     in_parts,
@@ -24,6 +25,7 @@ from halide_bridge.instead import (
     operand,
     phased,
     subtracted_last,
+    sums_apart,
     together,
 )
 from halide_bridge.lowering import Options, lower
@@ -57,6 +59,7 @@ __all__ = [
     "clone",
     "cluster",
     "compile",
+    "counted_from_zero",
     "divided_last",
     "e4m3",
     "e5m2",
@@ -80,6 +83,7 @@ __all__ = [
     "split_product",
     "store_in",
     "subtracted_last",
+    "sums_apart",
     "teams",
     "together",
     "tune",

@@ -106,6 +106,41 @@ def multiplied_last(sum_: Func, *readers: Func) -> Func:
     return sum_
 
 
+def sums_apart(func: Func, *readers: Func) -> list[Func]:
+    """Have ``readers``, which are all that read a Func, read what it is after its updates of others
+    that have a sum each: with ``f[i, j] = c[i]``, ``f[i, j] += a * b`` and ``f[i, j] = max(f[i, j],
+    0)`` they read ``max(c[i] + f_sum[i, j], 0)`` of ``f_sum[i, j] += a * b``, which begins at zero
+    and is for a tensor unit. So do the values of a tuple. Updates of other elements than one's own,
+    and those behind them, are updates of what is read. Of an output ``.in_()`` is a reader. Floats
+    are added in another order. Returns the sums, with what else is combined by updates, and the
+    Func that is read for each value. ``ScheduleError`` for a Func without such sums.
+    """
+    name = plain(func.name())
+    made: list[Func] = native().sums_apart(func, [*readers], name, False)
+    if not made:
+        raise ScheduleError(
+            f"`{name}` has no sum among its updates that can be one by itself",
+            why="a Func of its own is to begin at zero and add the same",
+            hint="f[...] += ... over a reduction domain, of terms that do not read f",
+            where=caller_location(),
+        )
+    return made
+
+
+def counted_from_zero(sum_: Func) -> Func:
+    """Have the variables that a sum goes along begin at 0, as those of tensor units do: with
+    ``RDom([(8, 64)])`` ``f[i, j] += a[k, i] * b[j, k]`` is ``a[k + 8, i] * b[j, k + 8]`` over
+    ``RDom([(0, 64)])``. Returns ``sum_``; ``ScheduleError`` where they do already.
+    """
+    if not native().counted_from_zero(sum_):
+        raise ScheduleError(
+            f"`{plain(sum_.name())}` goes along no variable that begins elsewhere than at 0",
+            hint="a Func with one update over such a reduction domain",
+            where=caller_location(),
+        )
+    return sum_
+
+
 def narrow_factors(sum_: Func) -> Func:
     """Have the factors of a sum's products in float32 be values of float16, or of bfloat16 where
     elements are cast from that, which tensor units multiply: elements of these types and bytes, and

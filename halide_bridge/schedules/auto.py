@@ -23,9 +23,11 @@ from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import Given, candidates, form_of, forms, sum_of
 from halide_bridge.schedules.factors import (
     set_apart,
+    set_counted,
     set_divided,
     set_narrow,
     set_narrow_factors,
+    set_sums_apart,
     set_together,
     set_zero_points,
 )
@@ -153,11 +155,11 @@ def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan
     one = partial(set_together, known=known, factors=stored, precisions=precisions)
     apart = partial(set_apart, known=known, machine=machine, given=wanted.tilings)
     halves = partial(set_narrow_factors, known=known)
-    for step in (set_narrow, set_divided, halves, zero_points, one, apart):
+    sums = partial(set_sums_apart, known=known)
+    for step in (sums, set_narrow, set_divided, set_counted, halves, zero_points, one, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
-        lines += changed
-    lines = ["f = hb.funcs(output)", *lines, ""] if lines else []
+        lines += ["f = hb.funcs(output)", *changed, ""] if changed else []
     said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
     plan = Plan({}, {}, known, machine, precisions=said)
     plan = plan.storing(m.label for m in program if m.name in stored)

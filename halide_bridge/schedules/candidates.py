@@ -22,6 +22,7 @@ from selector.targets import find_target
 
 NARROW = 1.5  # of what windows are thought to take they do, where planes do not fill their tiles
 LEAST_SHARE = 0.25  # below that CUDA cores, at a third of their rate, are as fast
+EMPTY = "tiles of its products would be mostly empty"
 Sum = Product | Window | Layer
 Given = contraction.Tiling | windows.Tiling | layers.Tiling
 Tiling = Given | transforms.Tiling
@@ -31,10 +32,8 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
     """What a reduction sums up; else why a tensor unit cannot have it, or should not, empty where
     it is no sum of products at all.
     """
-    if is_held_back(member, program):
-        return (
-            "all terms of an element are multiplied by the same: multiply in a Func that reads it"
-        )
+    if is_held_back(member, program):  # what fills tiles has it multiplied last
+        return EMPTY
     own = channels_of(member, program)
     if own is not None:
         tile, window = tile_of(own, member, known, machine), window_of(member, program)
@@ -57,7 +56,7 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
     if isinstance(window, str | Product) and isinstance(product, Product):
         n, m = known.extent(member, 0), known.extent(member, product.m)
         k = known.value(member.stages[1].reduced[product.k].extent)
-        return product if fills(n, m, k) else "tiles of its products would be mostly empty"
+        return product if fills(n, m, k) else EMPTY
     match window:
         case Window(type=t) if t == FLOAT32 and not windows.worth_rounding(window.shape, machine):
             return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"

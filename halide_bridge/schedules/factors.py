@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from halide_bridge.instead import (
+    counted_from_zero,
     divided_last,
     multiplied_last,
     narrowed,
@@ -15,6 +16,7 @@ from halide_bridge.instead import (
     subtracted_last,
     together,
 )
+from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import Given, fills, form_of, sum_of
@@ -26,6 +28,7 @@ from halide_bridge.schedules.recognise.narrow import has_wide_factors, only_cast
 from halide_bridge.schedules.recognise.products import computed_factors
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.together import precision_of, products_of
+from halide_bridge.schedules.recognise.updates import begins_elsewhere, sums_of
 from halide_bridge.schedules.sizes import Guess
 from selector.machine import Machine
 
@@ -51,7 +54,7 @@ def set_divided(program: Program) -> list[str]:
     attention. Lines of Python, as below.
     """
     lines: list[str] = []
-    for member in (m for m in program if m.name not in program.outputs and has_same(m, program)):
+    for member in (m for m in _read(program) if has_same(m, program)):
         funcs = (member, *program.readers(member))
         multiplied_last(*(f.handle for f in funcs))
         lines.append(f"hb.multiplied_last({_said(funcs)})")
@@ -59,6 +62,33 @@ def set_divided(program: Program) -> list[str]:
         funcs = (found.weight, found.total, found.mixed, found.reader, *found.between)
         divided_last(*(f.handle for f in funcs))
         lines.append(f"hb.divided_last({_said(funcs)})")
+    return lines
+
+
+def set_sums_apart(program: Program, known: Guess) -> list[str]:
+    """Have products for tensor units that are one of several updates, or values, of a Func be Funcs
+    of their own. Lines of Python, as below.
+    """
+    lines: list[str] = []
+    for member in program:
+        if not any(_fills(member, known, update=s.number) for s in sums_of(member, program)):
+            continue
+        readers, said = program.readers(member), f'f["{member.label}"]'
+        stored = member.name in program.outputs
+        asked = [f.handle for f in readers], plain(member.name), stored
+        if native().sums_apart(member.handle, *asked):
+            own = [f"{said}.in_()"] if stored else []
+            said = ", ".join((said, *(f'f["{f.label}"]' for f in readers), *own))
+            lines.append(f"hb.sums_apart({said})")
+    return lines
+
+
+def set_counted(program: Program) -> list[str]:
+    """Have products and layers go along variables that begin at 0. Lines of Python, as below."""
+    lines: list[str] = []
+    for member in (m for m in program if begins_elsewhere(m, program)):
+        counted_from_zero(member.handle)
+        lines.append(f'hb.counted_from_zero(f["{member.label}"])')
     return lines
 
 
@@ -76,8 +106,8 @@ def set_narrow_factors(program: Program, known: Guess) -> list[str]:
 def set_zero_points(program: Program, known: Guess) -> list[str]:
     """Have what reads sums for tensor units subtract zero points. Lines of Python, as below."""
     lines: list[str] = []
-    for member in (m for m in program if len(m.args) > 1 and has_zero_points(m, program)):
-        if _fills(member, known):
+    for member in (m for m in _read(program) if has_zero_points(m)):
+        if len(member.args) > 1 and _fills(member, known):
             funcs = (member, *program.readers(member))
             subtracted_last(*(f.handle for f in funcs))
             lines.append(f"hb.subtracted_last({_said(funcs)})")
@@ -92,8 +122,8 @@ def set_together(
     of a sum's products, by its name. Lines of Python, as below.
     """
     lines: list[str] = []
-    for member in program:
-        count = products_of(member, program)
+    for member in _read(program):
+        count = products_of(member)
         if count == 0:  # a size that is asked for is one that the schedule depends on
             continue
         n, *rows = (known.extent(member, d) for d in range(len(member.args)))
@@ -108,11 +138,18 @@ def set_together(
     return lines
 
 
-def _fills(member: Member, known: Guess, rows: Iterable[int] | None = None) -> bool:
+def _fills(
+    member: Member, known: Guess, rows: Iterable[int] | None = None, update: int = 1
+) -> bool:
     """Whether a product fills tiles of a tensor unit, whichever dimension its rows go along."""
-    depth = max(known.value(r.extent) for r in member.stages[1].reduced)
+    depth = max(known.value(r.extent) for r in member.stages[update].reduced)
     among = range(1, len(member.args)) if rows is None else rows
     return any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in among)
+
+
+def _read(program: Program) -> list[Member]:
+    """Funcs that others read, and nobody else."""
+    return [m for m in program if m.name not in program.outputs]
 
 
 def _said(funcs: Iterable[Member]) -> str:

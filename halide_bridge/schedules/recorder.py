@@ -22,6 +22,7 @@ from halide_bridge.checks import output_funcs
 from halide_bridge.groups import Taps, grouped
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
+from halide_bridge.schedules.recognise.program import named
 from halide_bridge.stock import is_rvar, is_variable, rvars, text_of, variables
 
 _NO_WORD = re.compile(r"\W")
@@ -34,11 +35,11 @@ def funcs(output: Any) -> dict[str, Any]:
     ``output``: a Func, a Pipeline or a list of Funcs. Names are those that kernels and reports
     show: without the suffixes that Halide counts, and with one of ours (``sum``, ``sum$1``) where
     several Funcs have the same. Helpers such as the Funcs inside boundary conditions and ``hl.sum``
-    are there as well. ``ScheduleError`` for what is no output.
+    are there as well; an output that has an ``.in_()`` for everyone has lent it its name.
+    ``ScheduleError`` for what is no output.
     """
-    names = Names()
-    outputs = output_funcs(output, memory.caller_location())
-    return {names(f["name"]): f["handle"] for f in native().inspect(outputs)["funcs"]}
+    stored, names = named(output_funcs(output, memory.caller_location()))
+    return {names(f["name"]): f["handle"] for f in native().inspect(stored)["funcs"]}
 
 
 class Recorded:

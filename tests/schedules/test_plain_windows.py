@@ -62,8 +62,8 @@ def clamped(image: Any, weights: Any, t: Any) -> Any:
 
 
 MISSES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, Any]] = {
-    "`x` and the taps do not choose a window": (clamped, F16, F32),
-    "backwards over the image": (
+    "a window of the image: keep indices inside by one of": (clamped, F16, F32),
+    "backwards over the image: read them backwards": (
         lambda i, w, t: hl.f32(i[x - t.x, y - t.y]) * hl.f32(w[t.x, t.y]), F16, F32,
     ),
     "not lie along the innermost dimension": (

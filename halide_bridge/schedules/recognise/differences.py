@@ -10,16 +10,16 @@ A tensor unit multiplies bytes, so what reads the sum subtracts ``w[n]`` times t
 from __future__ import annotations
 
 from halide_bridge.schedules.recognise.products import element, factors
-from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.program import Member
 from selector.ir.nodes import Binary, BinaryOp, Cast, Expr, Var
 from selector.ir.traverse import walk_expr
 from selector.ir.types import INT32
 
 
-def has_zero_points(member: Member, program: Program) -> bool:
-    """Whether others read such a sum, and the sums of its operands are no more than their rows."""
+def has_zero_points(member: Member) -> bool:
+    """Whether it is such a sum, and the sums of its operands are no more than their rows."""
     pair = factors(member)
-    if pair is None or member.fixed or member.name in program.outputs:
+    if pair is None or member.fixed:
         return False
     if member.types != (INT32,) or member.stages[1].predicate is not None:
         return False

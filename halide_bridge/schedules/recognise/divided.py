@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from halide_bridge.schedules.recognise.attention import is_peak, weighted
 from halide_bridge.schedules.recognise.products import (
     added,
+    added_to,
     element,
     factors,
     is_own,
@@ -49,47 +50,58 @@ def has_same(member: Member, program: Program) -> bool:
     """Whether the terms of a sum from zero on have a sign, or are products for a tensor unit and
     have a factor that is the same for all terms of an element.
     """
-    term, negative = _term(member)
+    term, negative = only_term(member)
     read = (program.members.get(a.func) for a in member.accesses())
     if term is None or not starts_at_zero(member.stages[0]) or any(m and m.fixed for m in read):
         return False
-    parts = [*_factors(term)]
-    signed = negative or parts != [*_factors(term, negated=False)]
-    return signed or (len(parts) > 2 and _multiplies_two(parts, member, program))
+    parts = [*factors_of(term)]
+    signed = negative or parts != [*factors_of(term, negated=False)]
+    return signed or (len(parts) > 2 and multiplies_two(parts, member.stages[1], member, program))
 
 
 def is_held_back(member: Member, program: Program) -> bool:
     """Whether that keeps a product from a tensor unit, which has two other factors."""
-    term, _ = _term(member)
-    two = term is not None and _multiplies_two([*_factors(term)], member, program)
+    term, _ = only_term(member)
+    two = term is not None and multiplies_two(
+        [*factors_of(term)], member.stages[1], member, program
+    )
     return two and has_same(member, program)
 
 
-def _multiplies_two(parts: Iterable[Expr], member: Member, program: Program) -> bool:
-    """Whether two factors change along the sum, and tensor units may multiply these."""
-    sums = {r.name for r in member.stages[1].reduced}
+def multiplies_two(parts: Iterable[Expr], stage: Stage, member: Member, program: Program) -> bool:
+    """Whether two factors change along a sum, and tensor units may multiply these."""
+    sums = {r.name for r in stage.reduced}
     vary = [e for e in parts if sums & free_vars(e) or _reads(e, member.name)]
     return len(vary) == 2 and may_be_multiplied(vary, member, program)
 
 
-def _term(member: Member) -> tuple[Expr | None, bool]:
-    """What the only update adds to the element itself, or subtracts from it; whether it does."""
-    match member.stages[1:]:
-        case (Stage(values=(Binary(BinaryOp.SUB, own, term),)),) if is_own(own, member):
-            return (term if member.reduction else None), True
+def only_term(member: Member) -> tuple[Expr | None, bool]:
+    """What the only update of a reduction adds to the element itself, or subtracts; whether it
+    does.
+    """
+    if len(member.stages) != 2 or not member.reduction or len(member.types) != 1:
+        return None, False
+    return term_of(member.stages[1].values[0], member)
+
+
+def term_of(value: Expr, member: Member, number: int = 0) -> tuple[Expr | None, bool]:
+    """What is added to a value of an element, or subtracted from it; whether it is."""
+    match value:
+        case Binary(BinaryOp.SUB, own, term) if is_own(own, member, number):
+            return term, True
         case _:
-            return added(member), False
+            return added_to(value, member, number), False
 
 
-def _factors(e: Expr, negated: bool = True) -> Iterator[Expr]:
+def factors_of(e: Expr, negated: bool = True) -> Iterator[Expr]:
     """Of a product, what it is divided by, and, where it is ``negated``, of what that is of."""
     match e:
         case Binary(BinaryOp.MUL, a, b):
-            yield from (*_factors(a, negated), *_factors(b, negated))
+            yield from (*factors_of(a, negated), *factors_of(b, negated))
         case Binary(BinaryOp.DIV, a, b) if e.type.is_float:
-            yield from (*_factors(a, negated), b)
+            yield from (*factors_of(a, negated), b)
         case Binary(BinaryOp.SUB, IntImm(0) | FloatImm(0.0), b) if negated:
-            yield from _factors(b)
+            yield from factors_of(b)
         case _:
             yield e
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from halide_bridge.schedules.recognise.products import element, factors, multiplied
+from halide_bridge.schedules.recognise.products import STARTS, element, factors, multiplied
 from halide_bridge.schedules.recognise.program import Access, Member, Program, number
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
@@ -109,7 +109,7 @@ def layer_of(member: Member, program: Program) -> Layer | str:
         return "its channels have no dimension of their own" if filters == member.args[0] else ""
     channels = _plain(image.indices[inner])
     if any(number(r.minimum) != 0 for r in update.reduced):
-        return "its sum does not begin at 0"
+        return STARTS
     if any(number(r.extent) is None for r in update.reduced if r.name != channels):
         return "the number of its taps is not known"
     kinds = {multiplied(e, member, program) for e in pair}

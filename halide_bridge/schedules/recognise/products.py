@@ -17,9 +17,15 @@ from halide_bridge.schedules.recognise.program import (
 )
 from halide_bridge.schedules.sizes import is_argument
 from selector.dataclass import dataclass
-from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Select, Var
 from selector.ir.traverse import walk_expr
 from selector.ir.types import FLOAT32, INT32, Kind, Type
+
+STARTS = "its sum does not begin at 0: count from there, and add where it begins to indices"
+SOME = (
+    "a condition says which terms count: have one factor be 0 where they do not, "
+    "`hl.select(condition, a, 0) * b`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +62,12 @@ def product_of(member: Member, program: Program) -> Product | str:
     """
     pair = factors(member)
     if pair is None:
-        return _rounded(member)
+        return _no_product(member)
     start, update = member.stages
     if any(number(r.minimum) != 0 for r in update.reduced):
-        return "its sum does not begin at 0"
+        return STARTS
     if update.predicate is not None:
-        return "a condition says which terms count"
+        return SOME
     if not may_start(start, program):
         return "what it starts with is computed"
     kinds = [multiplied(e, member, program) for e in pair]
@@ -146,25 +152,32 @@ def factors(member: Member) -> tuple[Expr, Expr] | None:
 
 def added(member: Member) -> Expr | None:
     """What the only update adds to the element itself."""
-    if len(member.stages) != 2 or not member.reduction:
+    if len(member.stages) != 2 or not member.reduction or len(member.types) != 1:
         return None
-    match member.stages[1].values:
-        case (Binary(BinaryOp.ADD, own, term),) if is_own(own, member):
+    return added_to(member.stages[1].values[0], member)
+
+
+def added_to(value: Expr, member: Member, number: int = 0) -> Expr | None:
+    """What an update adds to a value of the element itself."""
+    match value:
+        case Binary(BinaryOp.ADD, own, term) if is_own(own, member, number):
             return term
-        case (Binary(BinaryOp.ADD, term, own),) if is_own(own, member):
+        case Binary(BinaryOp.ADD, term, own) if is_own(own, member, number):
             return term
         case _:
             return None
 
 
-def _rounded(member: Member) -> str:
-    """That products are rounded before they are added, where they are; else nothing."""
+def _no_product(member: Member) -> str:
+    """What keeps terms from being products that are added, where they would be; else nothing."""
     match added(member):
         case Cast(value=Binary(BinaryOp.MUL, a, b)) if {*map(_is_read, (a, b))} == {True}:
+            rounds = ", which rounds them" if a.type.is_float else ""
             return (
-                f"its products are taken in {a.type} and cast afterwards, which rounds them: cast "
-                "each factor"
+                f"its products are taken in {a.type} and cast afterwards{rounds}: cast each factor"
             )
+        case Select(_, Binary(BinaryOp.MUL), IntImm(0) | FloatImm(0.0)):
+            return SOME
         case _:
             return ""
 
@@ -173,8 +186,8 @@ def _is_read(e: Expr) -> bool:
     return element(e) is not None
 
 
-def is_own(e: Expr, member: Member) -> bool:
-    return isinstance(e, Call) and e.name == f"{member.name}{ELEMENT}0"
+def is_own(e: Expr, member: Member, number: int = 0) -> bool:
+    return isinstance(e, Call) and e.name == f"{member.name}{ELEMENT}{number}"
 
 
 def element(e: Expr) -> Access | None:
@@ -203,7 +216,10 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     """
     access, kind = element(e), source_type(e)
     if access is None:
-        return "an operand is computed in the update"
+        wide = member.types[0] == FLOAT32
+        return "an operand is computed in the update" + (
+            ", in float32: round it, `hl.cast(hl.Float(16), ...)`" if wide else ""
+        )
     operand = program.members.get(access.func)
     label = operand.label if operand else access.func
     if operand is None:
@@ -211,10 +227,11 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     if "tf32" in program.asked and kind == FLOAT32 == e.type == member.types[0]:
         return kind
     if not _is_multiplied(kind):
-        return f"`{label}` has elements of {kind}, which tensor units do not multiply"
+        rounded = ": round them to float16" if kind.is_float else ""
+        return f"`{label}` has elements of {kind}, which tensor units do not multiply{rounded}"
     wide = FLOAT32 if kind.is_float or halves else INT32
     if e.type != wide or member.types[0] != wide:
-        return f"products of {kind} are not taken in {wide}"
+        return f"products of {kind} are not taken in {wide}: cast each factor to that"
     return kind
 
 

@@ -153,8 +153,9 @@ def read_program(outputs: Sequence[Any], asked: frozenset[str] = frozenset()) ->
     """The definitions behind some Funcs; where ``fp8`` is asked, with decoded bytes as elements of
     that type.
     """
-    told = native().inspect(list(outputs))
-    reader, names = Reader(told["records"], str, frozenset()), Names()
+    stored, names = named(outputs)
+    told = native().inspect(stored)
+    reader = Reader(told["records"], str, frozenset())
     expanded: dict[int, Expr] = {}
 
     def expr(index: int) -> Expr:
@@ -167,7 +168,18 @@ def read_program(outputs: Sequence[Any], asked: frozenset[str] = frozenset()) ->
     members = {
         f["name"]: _member(f, names(f["name"]), expr, f["name"] in at) for f in told["funcs"]
     }
-    return Program(members, tuple(f.name() for f in outputs), asked)
+    return Program(members, tuple(f.name() for f in stored), asked)
+
+
+def named(outputs: Sequence[Any]) -> tuple[list[Any], Names]:
+    """What stores the outputs, which may be the wrapper of one for everyone, with its name then;
+    and names for all Funcs.
+    """
+    stored, names = native().wrapped([*outputs]), Names()
+    for wrapper, func in zip(stored, outputs, strict=True):
+        if wrapper.name() != func.name():
+            names.stands_for(wrapper.name(), func.name())
+    return stored, names
 
 
 def in_any_order(member: Member) -> bool:

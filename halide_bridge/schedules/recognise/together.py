@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from halide_bridge.schedules.recognise.products import added
-from halide_bridge.schedules.recognise.program import Member, Program, accesses
+from halide_bridge.schedules.recognise.program import Member, accesses
 from selector.ir.nodes import Binary, BinaryOp, Cast, Expr, Var
 from selector.ir.traverse import walk_expr
 from selector.ir.types import FLOAT32, INT32, Type
 from selector.operands.halves import error_bound
 
 
-def products_of(member: Member, program: Program) -> int:
-    """How many such products others read the sum of; 0 where they are no such, or one."""
+def products_of(member: Member) -> int:
+    """How many such products it is the sum of; 0 where they are no such, or one."""
     term = added(member)
-    if term is None or member.fixed or member.name in program.outputs or len(member.args) < 2:
+    if term is None or member.fixed or len(member.args) < 2:
         return 0
     update = member.stages[1]
     if update.predicate is not None or len(update.reduced) != 1:

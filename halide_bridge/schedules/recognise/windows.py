@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.products import (
+    SOME,
     element,
     factors,
     may_start,
@@ -162,7 +163,7 @@ def _along(
 ) -> tuple[Axis, Axis, tuple[int, ...]] | str:
     """What is read along x and y, and the places of the variables in the reduction domain."""
     if member.stages[1].predicate is not None:
-        return "a condition says which terms count"
+        return SOME
     if len(read.indices) != len(member.args):
         return "its image and its result do not have the same dimensions"
     first = _first(member, read)
@@ -224,7 +225,7 @@ def _axis(
     for name in over:
         others = others.rest(Var(name))
     if not step or step < 0 or len(over) > 1 or others.constant is None:
-        return f"`{variable}` and the taps do not choose a window of the image"
+        return f"`{variable}` and the taps do not choose a window of the image{_way_out(index)}"
     if not over:
         plain = step == 1 and phases == 1 and others.constant == 0
         return (Axis(1), "") if plain else (Axis(1, step, phases, 1, others.constant), "")
@@ -234,10 +235,17 @@ def _axis(
     if taps is None or first is None:
         return "the number of its taps is not known"
     if dilation is None or dilation < 1:
-        return "its taps go backwards over the image"
+        return "its taps go backwards over the image: read them backwards, `taps[n - 1 - t]`"
     if not any(r.name in free_vars(i) for i in weights.indices):
         return "its taps are the same all along an axis"
     return Axis(taps, step, phases, dilation, others.constant + dilation * first), r.name
+
+
+def _way_out(index: Expr) -> str:
+    """Of an index that is clamped or wrapped around where an image is read."""
+    inside = (BinaryOp.MIN, BinaryOp.MAX, BinaryOp.MOD)
+    held = any(isinstance(e, Binary) and e.op in inside for e in walk_expr(index))
+    return ": keep indices inside by one of `hl.BoundaryConditions`" if held else ""
 
 
 def _phases(form: Affine, at: Var) -> tuple[int, Expr]:

@@ -62,7 +62,7 @@ def _wrong_sum(mixed: Member, products: list[Member], made_of: list[Member]) -> 
                 "occur in it): keys are to be the first of scores, channels of the sum of values"
             )
     for f in products:
-        if number(f.stages[1].reduced[0].extent) is None:
+        if any(number(r.extent) is None for r in f.stages[1].reduced):
             return (
                 f"how many terms `{f.label}` adds up is not known: sum over a constant, or declare "
                 "the extent of the channels with set_extent"

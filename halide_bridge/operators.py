@@ -84,7 +84,7 @@ def filter_2d(
     """
     x, y, c = hl.Var("x"), hl.Var("y"), hl.Var("c")
     t = _type(dtype)
-    image, taps = hl.ImageParam(t, 3, "image"), hl.ImageParam(t, 2, "taps")
+    image, taps = hl.ImageParam(t, 3, "image"), _taps(t, "taps", width, height)
     sums, result = hl.Func("sums"), hl.Func("result")
     edge, r = _around(image, boundary), hl.RDom([(0, width), (0, height)], "r")
     across, down = width // 2, height // 2
@@ -97,7 +97,7 @@ def filter_2d(
 def _filter_gradient(t: Any, height: int, width: int) -> Any:
     """The filter turned round, on the gradient with zeros around it."""
     x, y, c = hl.Var("x"), hl.Var("y"), hl.Var("c")
-    grad, taps = hl.ImageParam(t, 3, "grad_result"), hl.ImageParam(t, 2, "taps")
+    grad, taps = hl.ImageParam(t, 3, "grad_result"), _taps(t, "taps", width, height)
     sums, found = hl.Func("sums"), hl.Func("grad_image")
     edge, r = _around(grad, "zero"), hl.RDom([(0, width), (0, height)], "r")
     across, down = width - 1 - width // 2, height - 1 - height // 2
@@ -134,7 +134,7 @@ def unsharp(height: int, width: int, dtype: str = "float32", boundary: str = "re
 
 def _separable(image: Any, height: int, width: int, t: Any, boundary: str) -> Any:
     x, y, c = hl.Var("x"), hl.Var("y"), hl.Var("c")
-    across, down = hl.ImageParam(t, 1, "taps_x"), hl.ImageParam(t, 1, "taps_y")
+    across, down = _taps(t, "taps_x", width), _taps(t, "taps_y", height)
     edge = _around(image, boundary)
     rx, ry = hl.RDom([(0, width)], "rx"), hl.RDom([(0, height)], "ry")
     sums, rows, both, result = (hl.Func(n) for n in ("sums", "rows", "both", "result"))
@@ -180,6 +180,14 @@ def _type(dtype: str) -> Any:
                 f"{dtype!r} is no type of elements of an operator",
                 hint="'float32', 'float16' or 'bfloat16'",
             )
+
+
+def _taps(t: Any, name: str, *extents: int) -> Any:
+    """A window of these extents, the innermost first, and no others."""
+    taps = hl.ImageParam(t, len(extents), name)
+    for d, extent in enumerate(extents):
+        taps.dim(d).set_bounds(0, extent)
+    return taps
 
 
 def _around(image: Any, boundary: str) -> Any:

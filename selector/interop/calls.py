@@ -134,9 +134,10 @@ class Call:
                 raise ArgumentError(
                     f"{buffer.name}: expected {len(buffer.dims)} axes of {_dtype(buffer)}, got "
                     f"{tensor.dim()} of {tensor.dtype}",
+                    why=f"its shape is {tuple(tensor.shape)}",
                     hint=f"{buffer.name}.to({_dtype(buffer)})"
                     if tensor.dtype != _dtype(buffer)
-                    else f"reshape it: {tuple(tensor.shape)}",
+                    else "",
                 )
 
     def _laid_out(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -72,6 +72,10 @@ def filter_2d(img: Any, taps: Any, boundary: str = "reflect") -> Any:
     edges lie zeros (``"zero"``, with a gradient of the image), the last pixels (``"edge"``) or the
     image mirrored (``"reflect"``).
     """
+    if taps.dim() != 2:
+        raise ArgumentError(
+            f"taps: expected a window (height, width), its shape is {tuple(taps.shape)}"
+        )
     height, width = taps.shape
     return _operator("filter_2d", img.dtype, height, width, boundary=boundary)(img, taps)
 

@@ -153,7 +153,10 @@ class Work:
                 raise ArgumentError(
                     f"{buffer.name}: expected {len(buffer.dims)} axes of {_dtype(buffer)}, got "
                     f"{array.ndim} of {array.dtype}",
-                    hint=f"{buffer.name}.astype('{_dtype(buffer)}')",
+                    why=f"its shape is {tuple(array.shape)}",
+                    hint=f"{buffer.name}.astype('{_dtype(buffer)}')"
+                    if array.dtype != _dtype(buffer)
+                    else "",
                 )
 
     def call(self, arrays: Sequence[Any], numbers: dict[str, Any], found: Shapes) -> Any:

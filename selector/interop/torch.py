@@ -52,7 +52,7 @@ class TorchOp:
 
         ``ArgumentError`` for tensors that do not fit, with the way out.
         """
-        if named:
+        if named or len(args) < len(self._names):
             args = self._in_order(args, named)
         if torch.compiler.is_compiling():
             return self.overload(*args)
@@ -69,7 +69,7 @@ class TorchOp:
         if set(left) != set(named):
             raise ArgumentError(
                 f"{self.name} takes {', '.join(self._names)}",
-                why=f"got {len(args)} by position, and {', '.join(named)}",
+                why=f"got {len(args)} by position, and {', '.join(named) or 'none by name'}",
             )
         return (*args, *(named[name] for name in left))
 

@@ -72,6 +72,8 @@ def test_filters_and_unsharp_masks() -> None:
     image, taps = random(3, 12, 14), random(3, 5)
     wanted = torch.nn.functional.conv2d(image[:, None], taps[None, None], padding=(1, 2))[:, 0]
     close(functional.filter_2d(image, taps, "zero"), wanted)
+    with pytest.raises(ArgumentError, match=r"expected a window .*, its shape is \(5,\)"):
+        functional.filter_2d(image, taps[0])
     found = functional.unsharp_mask(image, 3, 1.0, amount=0.5)
     close(found, image + 0.5 * (image - blurred(image, bell(3, 1.0), bell(3, 1.0))))
 

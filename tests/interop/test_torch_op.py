@@ -226,6 +226,23 @@ def test_mistakes_of_a_call(softmax: TorchOp, rms_norm: TorchOp) -> None:
         rms_norm(a, random(19), 1e-5)
     with pytest.raises(ArgumentError, match="takes a, weight, eps"):
         rms_norm(a, random(20), epsilon=1e-5)
+    with pytest.raises(ArgumentError, match="takes scores"):
+        softmax()
+    with pytest.raises(ArgumentError, match="expected 1 axes") as caught:
+        rms_norm(a, random(2, 20), 1e-5)
+    assert "its shape is (2, 20)" in str(caught.value)
+    assert "hint" not in str(caught.value)
+
+
+def test_windows_of_other_sizes() -> None:
+    """They are not those in whose place a part of them would be read."""
+    op = torch_op("test_ours::window", operators.filter_2d(3, 3), **HERE)
+    for shape, text in (((5, 5), "axis 1 must have 3"), ((2, 3), "axis 0 must have 3")):
+        with pytest.raises(ArgumentError, match=f"taps: {text} elements"):
+            op(random(1, 6, 7), random(*shape))
+    op = torch_op("test_ours::windows", operators.separable_filter(3, 3), **HERE)
+    with pytest.raises(ArgumentError, match="taps_x: axis 0 must have 3 elements, has 5"):
+        op(random(1, 6, 7), random(5), random(3))
 
 
 def test_what_is_on_the_cpu_is_refused_unless_asked_for() -> None:

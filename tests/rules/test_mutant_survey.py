@@ -17,7 +17,6 @@ import pytest
 from mutation import Mutant, generated, judge
 from mutation import Verdict as Judged
 from soundness_programs import Program, rule_cases, rule_forms
-from verified import SOUND
 
 from rules import rule_files
 from selector.workbench.prove import solve
@@ -26,7 +25,7 @@ from selector.workbench.prove.refute import counterexample
 from selector.workbench.prove.sorts import Signatures
 from selector.workbench.prove.verdicts import Kind, Verdict, prove_text
 
-pytestmark = SOUND
+pytestmark = pytest.mark.verified("rules/tests")
 
 PARTS = 8  # of a file's mutants: each takes minutes
 DRAWN = 40

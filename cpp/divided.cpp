@@ -179,25 +179,6 @@ bool is_sum_from_zero(const Function &f) {
     return f.updates().size() == 1 && is_const_zero(f.values()[0]) && is_in_place(f);
 }
 
-// Where a Func is read.
-class Reads : public IRGraphVisitor {
-    const Function f;
-
-    using IRGraphVisitor::visit;
-    void visit(const Call *op) override {
-        IRGraphVisitor::visit(op);
-        if (is_read(op, f)) {
-            places.push_back(op->args);
-        }
-    }
-
-public:
-    std::vector<std::vector<Expr>> places;
-
-    explicit Reads(const Function &f) : f(f) {
-    }
-};
-
 }  // namespace
 
 bool divided_last(Function weight, const Function &total, Function sum, Function reader,

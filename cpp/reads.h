@@ -67,6 +67,25 @@ struct AddedProduct {
     }
 };
 
+// Where a Func is read.
+class Reads : public Halide::Internal::IRGraphVisitor {
+    const Halide::Internal::Function f;
+
+    using IRGraphVisitor::visit;
+    void visit(const Halide::Internal::Call *op) override {
+        IRGraphVisitor::visit(op);
+        if (is_read(op, f)) {
+            places.push_back(op->args);
+        }
+    }
+
+public:
+    std::vector<std::vector<Halide::Expr>> places;
+
+    explicit Reads(const Halide::Internal::Function &f) : f(f) {
+    }
+};
+
 // Makes another value of what is read of a Func: `change` has the read, its places changed already.
 class ChangeReads : public Halide::Internal::IRMutator {
     const Halide::Internal::Function f;

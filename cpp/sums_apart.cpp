@@ -67,9 +67,9 @@ class Apart {
     }
 
     static bool reads(const Expr &e, const Function &f) {
-        ChangeReads own(f, [](const Call *read) { return Expr(read); });
-        own.mutate(e);
-        return own.found;
+        Reads own(f);
+        e.accept(&own);
+        return !own.places.empty();
     }
 
     // The part of a condition that the sum's variables have no say in, which is taken from it.

@@ -28,6 +28,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import (
+    change_expr,
     map_expr,
     substitute,
     walk_expr,
@@ -231,3 +232,20 @@ def _trivial(value: Expr, body: Expr) -> bool:
 
 def _bound(body: Expr) -> set[str]:
     return {e.name for e in walk_expr(body) if isinstance(e, Let)}
+
+
+def as_conjunction(e: Expr) -> Expr | None:
+    """A comparison of indices with the less or the more of two, as one with both."""
+    match e:
+        case Compare(CompareOp.LE | CompareOp.LT as op, a, Binary(BinaryOp.MIN, b, c)) | Compare(
+            CompareOp.GE | CompareOp.GT as op, a, Binary(BinaryOp.MAX, b, c)
+        ) if a.type.is_integer:
+            both = [Compare(op, a, x) for x in (b, c)]
+        case Compare(CompareOp.LE | CompareOp.LT as op, Binary(BinaryOp.MAX, b, c), a) | Compare(
+            CompareOp.GE | CompareOp.GT as op, Binary(BinaryOp.MIN, b, c), a
+        ) if a.type.is_integer:
+            both = [Compare(op, x, a) for x in (b, c)]
+        case _:
+            return None
+    first, second = (change_expr(x, as_conjunction) for x in both)
+    return Binary(BinaryOp.AND, first, second)

@@ -10,7 +10,7 @@ arrays have there, such as a length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import field, replace
 
 from selector.dataclass import dataclass
@@ -36,8 +36,8 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.simplify import add, div, float_constant, sub
-from selector.ir.traverse import conjuncts, free_vars, walk_stmt
+from selector.ir.simplify import add, as_conjunction, div, float_constant, sub
+from selector.ir.traverse import change_expr, conjuncts, free_vars, walk_stmt
 from selector.lowering.factors import makes_zero
 from selector.lowering.predicates import lane_slacks
 from selector.lowering.structure import stored_names
@@ -183,7 +183,7 @@ def _unmasked(c: Expr, state: _Loop) -> Room | None:
     """The iterations in which a condition holds in any lane of any thread, by what is around the
     loop.
     """
-    for part in (p for one in conjuncts(c) for p in _orderings(one)):
+    for part in conjuncts(change_expr(c, as_conjunction)):
         slacks = lane_slacks(part)
         if slacks is None:
             continue
@@ -203,16 +203,6 @@ def _unmasked(c: Expr, state: _Loop) -> Room | None:
         if any(_is_known(a, state) for a in around):
             return rest, abs(step)
     return None
-
-
-def _orderings(e: Expr) -> Iterator[Expr]:
-    """``k <= min(m, n)`` as ``k <= m`` and ``k <= n``."""
-    match e:
-        case Compare(CompareOp.LT | CompareOp.LE as op, less, Binary(BinaryOp.MIN, a, b)):
-            yield from _orderings(Compare(op, less, a))
-            yield from _orderings(Compare(op, less, b))
-        case _:
-            yield e
 
 
 def _is_known(e: Expr, state: _Loop) -> bool:

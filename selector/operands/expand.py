@@ -22,8 +22,6 @@ from selector.ir.nodes import (
     Block,
     Broadcast,
     Cast,
-    Compare,
-    CompareOp,
     Expr,
     FloatImm,
     Load,
@@ -34,7 +32,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.simplify import literal
+from selector.ir.simplify import as_conjunction, literal
 from selector.ir.traverse import change_expr, change_exprs, map_expr, map_stmt, walk_stmt
 from selector.ir.types import INT8, INT16, UINT8, UINT16, Type
 from selector.operands.accumulators import accumulators_of
@@ -60,30 +58,13 @@ def expand(allocation: Allocate) -> Allocate | None:
     def expr(e: Expr) -> Expr | None:
         if not isinstance(e, VectorReduce) or e.op is not ReduceOp.ADD:
             return None if holds(e, VectorReduce) else e
-        terms = _terms(change_expr(e.value, _conjunction))
+        terms = _terms(change_expr(e.value, as_conjunction))
         if len(terms) > MOST_TERMS or terms == [(e.value, False)]:
             return e
         return replace(e, value=_total(terms))
 
     body = change_exprs(allocation.body, expr)
     return None if body is allocation.body else replace(allocation, body=body)
-
-
-def _conjunction(e: Expr) -> Expr | None:
-    """A comparison of indices with the less or the more of two, as one with both."""
-    match e:
-        case Compare(CompareOp.LE | CompareOp.LT as op, a, Binary(BinaryOp.MIN, b, c)) | Compare(
-            CompareOp.GE | CompareOp.GT as op, a, Binary(BinaryOp.MAX, b, c)
-        ) if a.type.is_integer:
-            both = [Compare(op, a, x) for x in (b, c)]
-        case Compare(CompareOp.LE | CompareOp.LT as op, Binary(BinaryOp.MAX, b, c), a) | Compare(
-            CompareOp.GE | CompareOp.GT as op, Binary(BinaryOp.MIN, b, c), a
-        ) if a.type.is_integer:
-            both = [Compare(op, x, a) for x in (b, c)]
-        case _:
-            return None
-    first, second = (change_expr(x, _conjunction) for x in both)
-    return Binary(BinaryOp.AND, first, second)
 
 
 def _terms(e: Expr) -> Terms:

@@ -38,18 +38,10 @@ def keep_attention(graph: Any) -> None:
         seen = values if has_heads else [v.unsqueeze(1) for v in values]
         if why_not(given, seen):
             continue
-        scale = given.get("scale")
         with graph.graph.inserting_before(node):
             if not has_heads:
                 operands = [graph.graph.call_method("unsqueeze", (n, 1)) for n in operands]
-            found = graph.graph.call_function(
-                ATTENTION,
-                (
-                    *operands,
-                    bool(given.get("is_causal", False)),
-                    default_scale(values[0]) if scale is None else float(scale),
-                ),
-            )
+            found = graph.graph.call_function(ATTENTION, (*operands, *_numbers(given, values[0])))
             if not has_heads:
                 found = graph.graph.call_method("squeeze", (found, 1))
         found.meta = dict(node.meta)
@@ -76,13 +68,9 @@ def find_attention(graph: Any) -> Iterator[tuple[str, str]]:
         if why:
             yield family(operator_name(node.target)), why
             continue
-        scale = given.get("scale")
         (result,) = results
         with graph.inserting_before(node):
-            found = call(
-                graph, ATTENTION, *operands, bool(given.get("is_causal", False)),
-                default_scale(values[0]) if scale is None else float(scale),
-            )  # fmt: skip
+            found = call(graph, ATTENTION, *operands, *_numbers(given, values[0]))
         found.meta = dict(result.meta)
         result.replace_all_uses_with(found)
         graph.erase_node(result)
@@ -110,6 +98,13 @@ def why_not(given: Mapping[str, Any], values: list[Any]) -> str:
     if sizes[1][-1] != shape[-1]:
         return "values have another number of channels than queries"
     return ""
+
+
+def _numbers(given: Mapping[str, Any], query: Any) -> tuple[bool, float]:
+    """Whether later keys are left out, and the scale of scores."""
+    scale = given.get("scale")
+    causal = bool(given.get("is_causal", False))
+    return causal, default_scale(query) if scale is None else float(scale)
 
 
 def _shares(queries: Any, keys: Any) -> bool:

@@ -25,7 +25,7 @@ import halide_bridge as hb
 import selector.intrinsics  # noqa: F401 - gives the interpreter the instructions' meaning
 from fuzzing import forms, reference
 from fuzzing.device import outputs
-from fuzzing.outcome import Outcome, template
+from fuzzing.outcome import COMPILING, Outcome, template
 from fuzzing.program import Program
 from fuzzing.writing import pipeline_text
 from selector.api import Kernel, compile_module
@@ -39,7 +39,6 @@ UNROUNDED = 2.0**-6
 """Halide's own run keeps in float32 what the program rounds to bfloat16: that much is allowed of
 the result, of which an epilogue may have left little.
 """
-COMPILING = ("build", "lower", "select", "machine code")
 
 Array = np.ndarray[Any, Any]
 

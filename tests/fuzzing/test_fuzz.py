@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -32,7 +33,7 @@ from fuzzing.program import (
     from_data,
     to_data,
 )
-from fuzzing.run import Plan, jobs, run
+from fuzzing.run import Plan, jobs, main, run
 from fuzzing.script import script
 from fuzzing.shrink import shrink
 from fuzzing.workers import Pool, Worker
@@ -330,6 +331,21 @@ def test_a_report_goes_on_where_it_was_cut_off(tmp_path: Path):
     assert found["programs"] == 3
     assert sum(found["kinds"].values()) == 3
     assert all(f in report.table(found) for p in (draw(7, 2),) for f in features(p))
+
+
+def test_reports_are_told_together(tmp_path: Path):
+    reports = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
+    slow = Outcome("ok", seconds={"lower": 1.5, "machine code": 7.0, "emulation": 30.0})
+    refused = Outcome("refused", "SelectionError: `...`", "`total` cannot go", {"lower": 2.0})
+    for path, seed, outcome in zip(reports, (7, 8), (slow, refused), strict=True):
+        path.write_text(json.dumps(report.record(seed, 3, draw(seed, 3), outcome)))
+    both = tmp_path / "both.jsonl"
+    assert main(["--summarize", *map(str, reports), "--report", str(both)]) == 0
+    found = json.loads(both.with_suffix(".summary.json").read_text())
+    assert found["kinds"] == {"ok": 1, "refused": 1}
+    assert found["longest compile"] == {"seconds": 8.5, "program": "7/3"}
+    (message,) = found["messages"]
+    assert (message["example"], message["text"]) == ("8/3", "`total` cannot go")
 
 
 def test_messages_lose_names_and_numbers():

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from fuzzing.features import features
 from fuzzing.outcome import COMPILING, FAILURES, Outcome
-from fuzzing.program import Program, features, to_data
+from fuzzing.program import Program, to_data
 
 Record = dict[str, Any]
 KINDS = ("ok", "refused", *FAILURES)

@@ -18,8 +18,9 @@ from typing import Any
 
 from fuzzing import report
 from fuzzing.draw import draw, unscheduled
+from fuzzing.features import features
 from fuzzing.outcome import FAILURES, Outcome
-from fuzzing.program import Program, features, from_data
+from fuzzing.program import Program, from_data
 from fuzzing.script import script
 from fuzzing.shrink import shrink
 from fuzzing.workers import ENVIRONMENT, Pool, Worker

@@ -20,6 +20,7 @@ import pytest
 import halide_bridge as hb
 from fuzzing import chains, oracles, reference, report
 from fuzzing.draw import draw, index, unscheduled
+from fuzzing.features import features
 from fuzzing.oracles import build, run_program
 from fuzzing.outcome import FAILURES, Outcome, template
 from fuzzing.program import (
@@ -29,7 +30,6 @@ from fuzzing.program import (
     Program,
     Staging,
     Sum,
-    features,
     from_data,
     to_data,
 )
@@ -95,6 +95,12 @@ def test_a_printed_program_runs(kind: str, capsys: pytest.CaptureFixture[str]):
     sums = "s32" if kind == "s8" else "f32"
     p = replace(p, a=replace(p.a, type=kind), b=replace(p.b, type=kind), accumulator=sums,
                 result=sums)  # fmt: skip
+    exec(script(p, "A title."), {})
+    assert capsys.readouterr().out.startswith("relative error 0.0e+00, 0 of 1500 are NaN")
+
+
+def test_a_printed_program_of_16_bits_without_a_sign_runs(capsys: pytest.CaptureFixture[str]):
+    p = staged_rows(result="u16", saturated=True)
     exec(script(p, "A title."), {})
     assert capsys.readouterr().out.startswith("relative error 0.0e+00, 0 of 1500 are NaN")
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from selector.ir.module import Module
-from selector.ir.nodes import Allocate
+from selector.ir.nodes import Allocate, Stmt
 from selector.ir.traverse import stmt_children
 from selector.targets import Target
 
@@ -47,7 +47,7 @@ def egg_program(module: Module, target: Target, instructions: tuple[str, ...] | 
 
     lines = [f"; {name}\n{text}" for name, text in rule_files()]
     lines += [f"; {target.name}", instruction_facts(legal_instructions(target, instructions))]
-    for allocation in _scopes(annotate_movement(module)):
+    for allocation in _scopes(annotate_movement(module.body)):
         lines += [f"; scope of {allocation.name}", "(push)"]
         terms = open_scope(allocation).distinct
         lines += [f"(set (statement {i}) {term})" for i, term in enumerate(terms)]
@@ -57,12 +57,12 @@ def egg_program(module: Module, target: Target, instructions: tuple[str, ...] | 
     return "\n".join(lines) + "\n"
 
 
-def _scopes(module: Module) -> list[Allocate]:
+def _scopes(body: Stmt) -> list[Allocate]:
     """The outermost allocations in tensor memory, in program order."""
     from selector.operands.accumulators import is_tensor
 
     found: list[Allocate] = []
-    stack = [module.body]
+    stack = [body]
     while stack:
         s = stack.pop()
         if isinstance(s, Allocate) and is_tensor(s):

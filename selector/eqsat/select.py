@@ -65,7 +65,7 @@ def select(
     """
     only = None if instructions is None else tuple(instructions)
     selector = _Selector(module, target, legal_instructions(target, only), strict, engine)
-    body = selector.stmt(annotate_movement(module).body)
+    body = selector.stmt(annotate_movement(module.body))
     searches = tuple(Search(s.rows, s.rounds, s.seconds) for s in selector.searched.values())
     return Selection(replace(module, body=body), merge_reports(selector.reports), searches)
 
@@ -96,7 +96,7 @@ def solved_scopes(
             return s
         return map_stmt(s, stmt, lambda e: e)
 
-    stmt(annotate_movement(module).body)
+    stmt(annotate_movement(module.body))
     return tuple(found)
 
 

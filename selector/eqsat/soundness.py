@@ -73,7 +73,7 @@ def scopes_of(module: Module) -> list[tuple[str, ...]]:
         for child in stmt_children(s):
             visit(child)
 
-    visit(annotate_movement(module).body)
+    visit(annotate_movement(module.body))
     return found
 
 

@@ -9,10 +9,9 @@ mapped.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from types import MappingProxyType
 
 from selector.ir.contents import holds, loaded
-from selector.ir.module import Module
 from selector.ir.nodes import (
     Allocate,
     Expr,
@@ -28,19 +27,17 @@ from selector.ir.traverse import map_expr, map_stmt, substitute
 Placement = Mapping[str, Location]
 
 
-def annotate_movement(module: Module) -> Module:
-    """The module with a ``LocToLoc`` around every value that enters or leaves a tensor unit's
-    memory."""
-    return replace(module, body=_annotate_stmt(module.body, {}))
-
-
-def _annotate_stmt(s: Stmt, placed: Placement) -> Stmt:
+def annotate_movement(s: Stmt, placed: Placement = MappingProxyType({})) -> Stmt:
+    """A program with a ``LocToLoc`` around every value that enters or leaves a tensor unit's
+    memory; ``placed`` are the units' buffers around it."""
     match s:
         case Allocate(name, _, _, memory, _):
             inner = {k: v for k, v in placed.items() if k != name}
             if memory.location is not Location.MEM:
                 inner[name] = memory.location
-            return map_stmt(s, lambda b: _annotate_stmt(b, inner), lambda e: _annotate(e, placed))
+            return map_stmt(
+                s, lambda b: annotate_movement(b, inner), lambda e: _annotate(e, placed)
+            )
         case Store(buffer, index, value, predicate):
             value = _annotate(_inline_reads(value, placed), placed)
             if buffer in placed:
@@ -48,7 +45,9 @@ def _annotate_stmt(s: Stmt, placed: Placement) -> Stmt:
             predicate = None if predicate is None else _annotate(predicate, placed)
             return Store(buffer, _annotate(index, placed), value, predicate)
         case _:
-            return map_stmt(s, lambda b: _annotate_stmt(b, placed), lambda e: _annotate(e, placed))
+            return map_stmt(
+                s, lambda b: annotate_movement(b, placed), lambda e: _annotate(e, placed)
+            )
 
 
 def _inline_reads(e: Expr, placed: Placement) -> Expr:

@@ -85,7 +85,7 @@ def outermost(s: Stmt) -> Iterator[Allocate]:
 @pytest.mark.parametrize(("program", "target"), list(programs()))
 def test_saturation_and_extraction(program: str, target: str) -> None:
     engine = engine_for(instruction_facts(legal_instructions(find_target(target))))
-    body = annotate_movement(lowered(program, target)).body
+    body = annotate_movement(lowered(program, target).body)
     # Copies of a scope, as unrolling makes them, are solved once (selector.eqsat.solve).
     scopes = dict.fromkeys(open_scope(s).distinct for s in outermost(body))
 

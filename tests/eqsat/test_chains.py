@@ -53,7 +53,7 @@ PROGRAMS: dict[str, tuple[Module, Target]] = {
 def solved(name: str) -> tuple[Solution, int, Wanted]:
     """The solution of a program, the number of its update, and its result."""
     module, target = PROGRAMS[name]
-    body = annotate_movement(module).body
+    body = annotate_movement(module.body)
     assert isinstance(body, Allocate)
     scope = open_scope(prepare(body))
     solution = solve(scope.distinct, instruction_facts(legal_instructions(target)))

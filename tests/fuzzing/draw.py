@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuzzing import chains, plain, resampled, stages
+from fuzzing import chains, plain, resampled, stages, updates
 from fuzzing.choices import (
     SINGLE,
     TYPES,
@@ -47,7 +47,8 @@ def draw(seed: int, number: int) -> Program:
         p = replace(p, pitch=(r.choice((0, 0, 1, 3, 8)), r.choice((0, 1, 2, 4, 8, 24))))
     p = replace(p, family=family, inputs=r.randrange(1 << 30))
     p = of_bytes(Random(f"{seed}/{number}/bytes"), p)
-    return narrowed(Random(f"{seed}/{number}/narrow"), p)
+    p = narrowed(Random(f"{seed}/{number}/narrow"), p)
+    return updates.around_sums(Random(f"{seed}/{number}/updates"), p)
 
 
 def narrowed(r: Random, p: Program) -> Program:
@@ -90,11 +91,12 @@ def unscheduled(p: Program, seed: int, number: int) -> Program:
     if p.accumulator == "f32" and not bytes_ and r.random() < 0.25:  # these are for CUDA cores
         a, b = (replace(o, type="f32", produce="", before=None, inline=False) for o in (p.a, p.b))
         p = replace(p, a=a, b=b)
-    return replace(
+    p = replace(
         p, schedule=r.choice(("auto", "sized")),
         target=r.choice(("sm_89" if bytes_ else "sm_80", "sm_90a")),
         memory="", at="unit", tail="", directives=(), instructions=("fp8",) if bytes_ else (),
     )  # fmt: skip
+    return updates.unscheduled(Random(f"{seed}/{number}/updates unscheduled"), p)
 
 
 # ------------------------------------------------------------------- families

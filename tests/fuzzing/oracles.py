@@ -23,9 +23,9 @@ from emulation import build as emulation_build
 
 import halide_bridge as hb
 import selector.intrinsics  # noqa: F401 - gives the interpreter the instructions' meaning
-from fuzzing import forms, reference
+from fuzzing import formats, forms, reference
 from fuzzing.device import outputs
-from fuzzing.outcome import Outcome, template
+from fuzzing.outcome import COMPILING, Outcome, template
 from fuzzing.program import Program
 from fuzzing.writing import pipeline_text
 from selector.api import Kernel, compile_module
@@ -39,7 +39,6 @@ UNROUNDED = 2.0**-6
 """Halide's own run keeps in float32 what the program rounds to bfloat16: that much is allowed of
 the result, of which an epilogue may have left little.
 """
-COMPILING = ("build", "lower", "select", "machine code")
 
 Array = np.ndarray[Any, Any]
 
@@ -238,14 +237,14 @@ def _halide(c: Compiled) -> Any:
         name = parameter.name()
         if name in c.arrays:
             array = c.arrays[name]
-            array = reference.from_bits(array) if kinds[name] == "bf16" else array
+            array = formats.from_bits(array) if kinds[name] == "bf16" else array
             held.append(np.ascontiguousarray(array))
             parameter.set(hl.Buffer(held[-1]))
         else:
             parameter.set(reference.scalars(c.program)[name])
     made = hl.Pipeline(output).realize(list(c.program.sizes))
     found = [np.array(one) for one in (made if isinstance(made, (list, tuple)) else [made])]
-    return [reference.to_bits(one) if c.program.result == "bf16" else one for one in found]
+    return [formats.to_bits(one) if c.program.result == "bf16" else one for one in found]
 
 
 def _on_gpu(c: Compiled) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 FAILURES = ("wrong", "internal", "exception", "nvrtc", "slow", "hang", "crash")
+COMPILING = ("build", "lower", "select", "machine code")  # stages from a Func to machine code
 
 
 @dataclass(frozen=True, slots=True)

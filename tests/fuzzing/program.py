@@ -4,21 +4,21 @@ One form holds all that is drawn. Outputs ``acc(x, y, z, w)`` are sums over up t
 ``r.x``, ``r.y``, ``r.z`` of an element of A times one of B; every index is a sum of terms
 ``factor*((v/div) % mod)``. Products, windows, strides, dilations, phases and banks of filters are
 indices. The classes say nothing of Halide: ``writing.py`` makes a pipeline of them,
-``reference.py`` numbers.
+``sums.py`` numbers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 NAMES = "xyzw"
 BYTES = {"f16": 2, "bf16": 2, "f32": 4, "s8": 1, "u8": 1, "s32": 4, "e4m3": 1, "e5m2": 1}
 FLOAT8 = "e4m3", "e5m2"  # bytes that a program decodes into halves
+ZERO_POINTS = {"A": 7, "B": -3}  # what is subtracted of elements
+LOWEST = -1000  # less than all elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,16 @@ class Axis:
 class Sum:
     """A variable of the sum: a loop over steps of ``step``, unrolled vectors in it. ``outer``: how
     the loop runs, "serial" or "unrolled". ``dynamic``: its extent is that of A along dimension 0 (1
-    where A is read with it there)."""
+    where A is read with it there). ``begin``: its first value, ``given`` by a parameter; in indices
+    and conditions it counts from 0."""
 
     extent: int
     vector: int = 1
     step: int = 0
     outer: str = "serial"
     dynamic: bool = False
+    begin: int = 0
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +168,18 @@ class Program:
 
     ``at``: sums are computed for a "unit" or for a "block". ``after``: a stencil over the result,
     "shared" or "root" (in a kernel of its own). ``second``: another sum with factors C, added: of
-    another "accumulator", or in an "update" of the same one. ``margin``: columns of the arrays that
+    another "accumulator", or in an "update" of the same one; or subtracted: another "value" of it.
+    ``margin``: columns of the arrays that
     nobody needs. ``values``: "small" (integers whose sums are exact) or "real". ``form``: "chain"
     or "online" for a program of several sums (``chains.py``), of which ``parts`` say more.
     ``schedule``: "drawn", or the compiler's own, "auto" for any sizes or "sized" for these.
     ``pitch``: elements that lie before and behind each row of the arrays. ``from_zero``: what reads
     the sum adds what it starts from. ``saturated``: what the type of the result does not hold is
     its nearest. B may be named "A": both factors are elements of one array.
+    ``updates`` of a sum after the first one, in order ("second": there that one is added).
+    ``beside``: another value of it is the "largest" element of A, which is subtracted. ``minus``:
+    products are. ``zero_points``: operands of which one is subtracted. ``alone``: the sum is the
+    output. ``declared``: the program says the extents of its arrays.
     """
 
     family: str
@@ -203,6 +211,12 @@ class Program:
     pitch: tuple[int, int] = (0, 0)
     from_zero: bool = False
     saturated: bool = False
+    updates: tuple[str, ...] = ()
+    beside: str = ""
+    minus: bool = False
+    zero_points: str = ""
+    alone: bool = False
+    declared: bool = False
 
     @property
     def operands(self) -> tuple[Operand, Operand]:
@@ -216,6 +230,11 @@ class Program:
     @property
     def accumulators(self) -> tuple[str, ...]:
         return ("acc", "more") if self.second == "accumulator" else ("acc",)
+
+    @property
+    def pair(self) -> bool:
+        """Whether a sum has another value beside it."""
+        return bool(self.beside) or self.second == "value"
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -272,97 +291,6 @@ def array_extents(p: Program, o: Operand) -> tuple[int, ...]:
 
 def _exact(p: Program, o: Operand) -> bool:
     return any(s.dynamic for s in p.sums) and o.name == "A"
-
-
-def features(p: Program) -> Iterator[str]:
-    """What a program has, for the table of features and outcomes."""
-    yield f"family {p.family}"
-    yield f"memory {p.memory}"
-    yield f"target {p.target}"
-    yield f"types {p.a.type} x {p.b.type} -> {p.accumulator}"
-    yield f"result {p.result}"
-    yield from _part_features(p)
-    yield f"schedule {p.schedule}"
-    yield f"sums computed for a {p.at}"
-    for o in p.operands:
-        yield from _operand_features(o)
-    for mask in p.masks:
-        yield f"mask {mask.kind}{', likely' if mask.likely else ''}"
-        yield f"mask of indices {mask.type}"
-    for name in p.epilogue:
-        yield f"epilogue {name}"
-    terms = [t for o in p.operands for i in o.index for t in i.terms]
-    for name, on in (
-        ("stride", any(abs(t.factor) > 1 and t.var in NAMES and not t.mod for t in terms)),
-        ("dilation", any(abs(t.factor) > 1 and t.var not in NAMES for t in p.a.index[0].terms)),
-        ("reversed", any(t.factor < 0 for t in terms)),
-        ("phases", any(t.mod > 0 or t.div > 1 for t in terms)),
-        ("ragged sizes", any(a.size % a.block for a in p.axes)),
-        ("sums in steps", any(0 < s.vector < s.extent and s.vector > 1 for s in p.sums)),
-        ("several sums", len(p.sums) > 1),
-        ("sums of odd depth", math.prod(s.vector for s in p.sums) % 8 != 0),
-        ("dynamic depth", any(s.dynamic for s in p.sums)),
-        ("segments", any(a.segments > 1 for a in p.axes)),
-        (f"start {p.start}", p.start != "zero"),
-        (f"factor {p.factor}", bool(p.factor)),
-        (f"stencil after, {p.after}", bool(p.after)),
-        (f"second {p.second}", bool(p.second)),
-        ("masks on both factors", len(p.masks) > 1),
-        (f"tail {p.tail}", bool(p.tail)),
-        ("instructions restricted", bool(p.instructions)),
-        ("rows apart in memory", p.pitch != (0, 0)),
-        ("directive from_zero", p.from_zero),
-        ("result saturated", p.saturated),
-        ("one array twice", p.a.name == p.b.name),
-    ):
-        if on:
-            yield name
-    for name, _ in p.directives:
-        yield f"directive {name}"
-
-
-def _part_features(p: Program) -> Iterator[str]:
-    """Of a form; of expressions their types."""
-    for name, value in p.parts:
-        match name:
-            case "inputs":
-                yield from sorted({f"array of {kind}" for _, kind in value})
-            case "outputs":
-                yield f"{p.form}, outputs {len(value)}"
-                yield from sorted({f"output of {e[1]}" for e in value})
-            case "stages" if p.form == "stages":
-                for _, kind, place, reduction, _ in value:
-                    yield f"stage of {kind}"
-                    yield f"stage, {place}, {reduction[0] if reduction else 'no reduction'}"
-            case _:
-                yield f"{p.form}, {name} {value}".rstrip()
-
-
-def _operand_features(o: Operand) -> Iterator[str]:
-    role = f"operand {o.name}"
-    if o.edges:
-        yield f"{role} edges {o.edges}"
-    if o.produce:
-        yield f"{role} produced {o.produce}{', in the sum' if o.inline else ''}"
-    if o.staging is None:
-        yield f"{role} not staged"
-        return
-    s = o.staging
-    yield f"{role} staged at {s.at}"
-    yield f"staging idiom {s.idiom}"
-    bounds = {0: "without bounds", -1: "with bounds that are too small"}
-    yield f"staging {bounds.get(s.rounding, f'rounded to {s.rounding}')}"
-    for name, on in (
-        (f"staging, {s.stages} copies in flight", s.stages > 1),
-        ("staging where Halide decides", not s.shared),
-        ("staging turned", s.turned),
-        ("staging with align_storage", s.align > 0),
-    ):
-        if on:
-            yield name
-    if o.before is not None:
-        apart = {1: "not ahead", s.stages: "as far ahead"}.get(o.before.stages, "further ahead")
-        yield f"staged twice at {s.at}, {s.stages} copies in flight, what it is made of {apart}"
 
 
 def to_data(p: Program) -> dict[str, Any]:

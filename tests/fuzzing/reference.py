@@ -6,94 +6,22 @@ differs is wrong; real ones are compared by their norm.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fuzzing import forms
+from fuzzing import forms, sums
 from fuzzing.chains import WEIGHTS
-from fuzzing.program import NAMES, Index, Operand, Program, array_extents
+from fuzzing.formats import DTYPES, INTEGERS, drawn, numbers, rounded
+from fuzzing.program import NAMES, ZERO_POINTS, Program, array_extents
 
 Array = np.ndarray[Any, Any]
-DTYPES: dict[str, Any] = {
-    "f16": np.float16, "bf16": np.uint16, "f32": np.float32, "f64": np.float64,
-    "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16, "s32": np.int32,
-    "u32": np.uint32, "s64": np.int64, "bool": np.bool_, "e4m3": np.uint8, "e5m2": np.uint8,
-}  # fmt: skip
-NARROW = "s8", "u8", "s16", "u16"
-INTEGERS = (*NARROW, "s32", "u32", "s64", "bool")
-FORMATS = {"e4m3": (3, 7), "e5m2": (2, 15)}  # bits of the significand, bias of the exponent
 # Unit roundoff that a result of the type may have, and what sums in it may lose.
 PRECISION = {"f16": 1e-3, "bf16": 8e-3, "f32": 2e-6} | dict.fromkeys(INTEGERS, 0.0)
 TF32 = 1e-3  # what operands lose that are rounded so
 FP8 = 4e-3  # what sums of so many terms lose of which 13 bits are kept
 SUMS = {"f16": 2e-2, "f32": 5e-6, "s32": 0.0}
-
-
-def to_bits(values: Array) -> Array:
-    """bfloat16 patterns, rounded to nearest even."""
-    bits = np.asarray(values, np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def from_bits(bits: Array) -> Array:
-    return (np.asarray(bits).astype(np.uint32) << 16).view(np.float32)
-
-
-def from_bytes(stored: Array, kind: str) -> Array:
-    """The values of bytes that are floats, by their formats' definition."""
-    bits, bias = FORMATS[kind]
-    stored = np.asarray(stored).astype(np.int64)
-    exponent, low = stored >> bits & (1 << 7 - bits) - 1, stored & (1 << bits) - 1
-    size = np.ldexp((low + (exponent > 0) * 2.0**bits), np.maximum(exponent, 1) - bias - bits)
-    last = exponent == (1 << 7 - bits) - 1
-    none = last & (low == 7) if kind == "e4m3" else last & (low > 0)
-    size = np.where(last & (low == 0) & (kind == "e5m2"), np.inf, size)
-    return np.where(stored >> 7, -1.0, 1.0) * np.where(none, np.nan, size)
-
-
-def bytes_of(kind: str, values: str) -> list[int]:
-    """Those that inputs are drawn from: of the numbers that any type is drawn from."""
-    found = from_bytes(np.arange(256), kind)
-    fits = np.isin(np.abs(found), (1, 2, 3)) if values == "small" else np.abs(found) <= 1
-    return [int(byte) for byte in np.flatnonzero(fits)]
-
-
-def numbers(values: Array, kind: str) -> Array:
-    """float64 (integers: int64) of an array of a type."""
-    if kind in FORMATS:
-        return from_bytes(values, kind)
-    values = from_bits(values) if kind == "bf16" else np.asarray(values)
-    return values.astype(np.int64 if kind in INTEGERS else np.float64)
-
-
-def rounded(values: Array, kind: str) -> Array:
-    """Numbers as a type holds them, as numbers."""
-    if kind == "bf16":
-        return from_bits(to_bits(values)).astype(np.float64)
-    with np.errstate(all="ignore"):
-        return numbers(np.asarray(values).astype(DTYPES[kind]), kind)
-
-
-def _draw(rng: np.random.Generator, shape: tuple[int, ...], kind: str, values: str) -> Array:
-    if kind in NARROW:
-        held = np.iinfo(DTYPES[kind])
-        return rng.integers(held.min, held.max, shape, endpoint=True).astype(DTYPES[kind])
-    if kind == "bool":
-        return rng.random(shape) < 0.5
-    if kind in FORMATS:
-        return rng.choice(np.array(bytes_of(kind, values), np.uint8), shape)
-    if kind in INTEGERS:
-        low = 0 if kind == "u32" else -1000
-        return rng.integers(low, 1000, shape, endpoint=True).astype(DTYPES[kind])
-    if values == "small":
-        found = rng.integers(1, 4, shape) * rng.choice(np.array([-1, 1]), shape)
-        found = found.astype(np.float32)
-    else:
-        found = rng.uniform(-1, 1, shape).astype(np.float32)
-    return to_bits(found) if kind == "bf16" else found.astype(DTYPES[kind])
 
 
 def input_kinds(p: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -110,6 +38,8 @@ def input_kinds(p: Program) -> dict[str, tuple[str, tuple[int, ...]]]:
     sizes = p.stored
     if p.start == "bias":
         found["start"] = (p.accumulator, sizes[:1])
+    if p.factor == "column":
+        found["scale"] = (p.accumulator, sizes[:1])
     for e in p.epilogue:
         if e.startswith("bias"):
             found["bias"] = (p.accumulator, (max(sizes[0], sizes[-1]),))
@@ -131,7 +61,7 @@ def inputs(p: Program, needed: Mapping[str, tuple[int, ...]] = {}) -> dict[str, 
     for name, (kind, extents) in input_kinds(p).items():
         more = needed.get(name, extents)
         shape = tuple(max(a, b) for a, b in zip(extents, more, strict=True))
-        found[name] = _lying(_draw(rng, shape[::-1], kind, p.values), p.pitch)
+        found[name] = _lying(drawn(rng, shape[::-1], kind, p.values), p.pitch)
     return found
 
 
@@ -147,62 +77,10 @@ def _lying(array: Array, pitch: tuple[int, int]) -> Array:
 
 
 def scalars(p: Program) -> dict[str, int]:
-    return {"alpha": 3} if p.factor == "param" else {}
-
-
-def _values(index: Index, point: Mapping[str, Array]) -> Array:
-    total: Array = np.asarray(index.offset)
-    for t in index.terms:
-        value = point[t.var] // t.div
-        total = total + t.factor * (value % t.mod if t.mod else value)
-    return total
-
-
-def beyond(at: Array, extent: int, edges: str) -> Array:
-    """Where an index is read inside of an array that goes on as ``edges`` says."""
-    if edges == "wrap":
-        return at % extent
-    if edges == "mirror":
-        at = at % (2 * extent)
-        return np.where(at < extent, at, 2 * extent - 1 - at)
-    if edges == "reflect" and extent > 1:
-        at = at % (2 * extent - 2)
-        return np.minimum(at, 2 * extent - 2 - at)
-    return np.clip(at, 0, extent - 1)
-
-
-def _read(o: Operand, array: Array, point: Mapping[str, Array]) -> Array:
-    """Elements of an operand at a point of the sum, for all outputs."""
-    return made(o, *(_elements(o, array, point, n) for n in range(o.reach + 1)))
-
-
-def _elements(o: Operand, array: Array, point: Mapping[str, Array], further: int) -> Array:
-    """Those of its array, so much further along dimension 0."""
-    places: list[Array] = []
-    inside: Array = np.asarray(True)
-    for d, index in enumerate(o.index):
-        at = _values(index, point) + (further if d == 0 else 0)
-        extent = array.shape[-1 - d]
-        if o.edges:
-            inside = inside & (at >= 0) & (at < extent)
-            at = beyond(at, extent, o.edges)
-        places.append(at)
-    found = array[tuple(np.broadcast_arrays(*places[::-1]))]
-    if o.edges in ("zero", "three"):
-        three = numbers(np.asarray(3), o.stored) if o.stored in FORMATS else 3
-        found = np.where(inside, found, 0 if o.edges == "zero" else three)
-    return found
-
-
-def made(o: Operand, found: Array, *neighbours: Array) -> Array:
-    """What an operand makes of elements of its array."""
-    if o.produce == "pair":
-        found = found * 2 + neighbours[0]
-    if o.produce == "scale":
-        found = found * 0.5 + 1
-    if o.produce == "relu":
-        found = np.maximum(found, 0)
-    return rounded(found, o.type) if o.produce else found
+    """Values of the parameters that are single numbers."""
+    found = {"alpha": 3} if p.factor == "param" else {}
+    found |= {f"zero_{name}": ZERO_POINTS[name] for name in p.zero_points}
+    return found | {f"first_{NAMES[i]}": x.begin for i, x in enumerate(p.sums) if x.given}
 
 
 def results(p: Program, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -218,17 +96,13 @@ def result(p: Program, arrays: Mapping[str, Array]) -> Array:
     return results(p, arrays)[0]
 
 
-def _result(p: Program, arrays: Mapping[str, Array]) -> Array:
-    sizes = p.stored
-    outputs = _outputs(p)
+def _wide(p: Program, arrays: Mapping[str, Array]) -> dict[str, Array]:
     kinds = {name: kind for name, (kind, _) in input_kinds(p).items()}
-    wide = {name: numbers(a, kinds[name]) for name, a in arrays.items()}
-    total = _start(p, wide, sizes) + _sum(p, outputs, wide, sizes)
-    if p.second:
-        total = total + _sum(p, outputs, {**wide, "B": wide["C"]}, sizes)
-    if p.second == "accumulator":
-        total = total + _start(p, wide, sizes)
-    total = _finish(p, total, outputs, wide)
+    return {name: numbers(a, kinds[name]) for name, a in arrays.items()}
+
+
+def _result(p: Program, arrays: Mapping[str, Array]) -> Array:
+    total = sums.finished(p, _wide(p, arrays))
     if p.saturated:
         total = np.clip(total, *(getattr(np.iinfo(DTYPES[p.result]), n) for n in ("min", "max")))
     total = rounded(total, p.result)
@@ -237,85 +111,17 @@ def _result(p: Program, arrays: Mapping[str, Array]) -> Array:
     return total
 
 
-def _start(p: Program, wide: Mapping[str, Array], sizes: tuple[int, ...]) -> Array:
-    """What an accumulator holds before the sum."""
-    total = np.zeros(sizes[::-1], np.int64 if p.accumulator == "s32" else np.float64)
-    match p.start:
-        case "one":
-            return total + 1
-        case "bias":
-            return total + wide["start"][: sizes[0]]
-        case _:
-            return total
-
-
 def spread(p: Program, arrays: Mapping[str, Array]) -> float:
     """Root mean square over the outputs of the root of their products' squares: what the errors of
     rounded factors go with where the products themselves nearly cancel. 0 where sums are exact.
     """
     if p.form or tolerance(p)[0] == 0 or p.values == "small":
         return 0.0
-    kinds = {name: kind for name, (kind, _) in input_kinds(p).items()}
-    wide = {name: numbers(a, kinds[name]) for name, a in arrays.items()}
-    squares = _sum(p, _outputs(p), wide, p.stored, 2)
+    wide = _wide(p, arrays)
+    squares = sums.product_sum(p, wide, 2)
     if p.second:
-        squares = squares + _sum(p, _outputs(p), {**wide, "B": wide["C"]}, p.stored, 2)
+        squares = squares + sums.product_sum(p, {**wide, "B": wide["C"]}, 2)
     return float(np.sqrt(np.mean(squares)))
-
-
-def _outputs(p: Program) -> dict[str, Array]:
-    """The coordinates of the outputs, each along an axis of its own."""
-    sizes = p.stored
-    return {
-        NAMES[i]: np.arange(n).reshape([-1 if j == i else 1 for j in range(len(sizes))][::-1])
-        for i, n in enumerate(sizes)
-    }
-
-
-def _sum(
-    p: Program,
-    outputs: Mapping[str, Array],
-    wide: Mapping[str, Array],
-    sizes: tuple[int, ...],
-    power: int = 1,
-) -> Array:
-    """The sum of the products, or of powers of them."""
-    total = np.zeros(sizes[::-1], np.int64 if p.accumulator == "s32" else np.float64)
-    of = {"": 1, "left": 2, "product": 2, "param": 3, "negative": -1}
-    factor = outputs["x"] % 4 - 1 if p.factor == "place" else of[p.factor]
-    for values in itertools.product(*(range(s.extent) for s in p.sums)):
-        point = {**outputs, **{f"r.{NAMES[i]}": np.asarray(v) for i, v in enumerate(values)}}
-        product = factor * _read(p.a, wide["A"], point) * _read(p.b, wide[p.b.name], point)
-        for m in p.masks:
-            product = np.where(_values(m.condition, point) >= 0, product, 0)
-        total += product**power
-    return total
-
-
-def _finish(
-    p: Program, value: Array, outputs: Mapping[str, Array], wide: Mapping[str, Array]
-) -> Array:
-    for name in p.epilogue:
-        match name:
-            case "relu":
-                value = np.maximum(value, 0)
-            case "bias":
-                value = value + wide["bias"][outputs[NAMES[0]]]
-            case "bias of rows":
-                value = value + wide["bias"][outputs[NAMES[len(p.axes) - 1]]]
-            case "scale":
-                value = value * 2
-            case "rest":
-                places = [outputs[NAMES[i]] for i in range(len(p.axes))][::-1]
-                value = value + wide["rest"][tuple(places)].astype(value.dtype)
-            case "parity":
-                odd = sum(outputs.values()) % 2
-                value = np.where(odd == 0, value, -value)
-            case "clamp":
-                value = np.clip(value, -50, 50)
-            case _:
-                raise AssertionError(name)
-    return value
 
 
 def tolerance(p: Program) -> tuple[float, float]:

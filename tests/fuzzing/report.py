@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from fuzzing.outcome import FAILURES, Outcome
-from fuzzing.program import Program, features, to_data
+from fuzzing.features import features
+from fuzzing.outcome import COMPILING, FAILURES, Outcome
+from fuzzing.program import Program, to_data
 
 Record = dict[str, Any]
 KINDS = ("ok", "refused", *FAILURES)
@@ -51,10 +52,12 @@ def appended(path: Path) -> TextIO:
 
 
 def summary(records: Iterable[Record]) -> dict[str, Any]:
-    """Everything that is told of many programs, as data."""
+    """Everything that is told of many programs, as data. Of each class of messages there is the
+    text of the first; the program that took longest to compile is named."""
     kinds: Counter[str] = Counter()
     messages: Counter[str] = Counter()
-    example: dict[str, str] = {}
+    example: dict[str, tuple[str, str]] = {}
+    longest = (0.0, "")
     by_feature: dict[str, Counter[str]] = defaultdict(Counter)
     notes: Counter[str] = Counter()
     seconds: Counter[str] = Counter()
@@ -65,11 +68,14 @@ def summary(records: Iterable[Record]) -> dict[str, Any]:
             by_feature[feature][r["kind"]] += 1
         notes.update(r["notes"])
         seconds.update(r["seconds"])
+        name = f"{r['seed']}/{r['number']}"
+        compiling = sum(r["seconds"].get(stage, 0.0) for stage in COMPILING)
+        longest = max(longest, (round(compiling, 2), name))
         if r["kind"] == "ok":
             continue
         message = f"{r['kind']}: {r['detail']}"
         messages[message] += 1
-        example.setdefault(message, f"{r['seed']}/{r['number']}")
+        example.setdefault(message, (name, r["text"]))
         if r["kind"] in FAILURES:
             names = ("seed", "number", "kind", "detail", "text", "program")
             failures.append({name: r.get(name) for name in names})
@@ -79,8 +85,10 @@ def summary(records: Iterable[Record]) -> dict[str, Any]:
         "kinds": dict(kinds),
         "share compiled": round((kinds["ok"] + kinds["wrong"]) / count, 3),
         "seconds of a program": {k: round(v / count, 3) for k, v in seconds.most_common()},
+        "longest compile": {"seconds": longest[0], "program": longest[1]},
         "messages": [
-            {"message": m, "count": n, "example": example[m]} for m, n in messages.most_common()
+            {"message": m, "count": n, "example": example[m][0], "text": example[m][1]}
+            for m, n in messages.most_common()
         ],
         "features": {f: dict(c) for f, c in sorted(by_feature.items())},
         "notes": dict(notes.most_common()),
@@ -104,6 +112,8 @@ def table(s: dict[str, Any]) -> str:
         lines += ["", "oracles that had nothing to say"]
         lines += [f"{n:6} {note}" for note, n in s["notes"].items()]
     seconds = ", ".join(f"{k} {v}" for k, v in s["seconds of a program"].items())
+    longest = s["longest compile"]
     lines += ["", f"{s['programs']} programs, {100 * s['share compiled']:.1f} % compiled; "
-                  f"seconds of one: {seconds}"]  # fmt: skip
+                  f"seconds of one: {seconds}; "
+                  f"longest compile {longest['seconds']} s: {longest['program']}"]  # fmt: skip
     return "\n".join(lines)

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Any
 
 from fuzzing import report
 from fuzzing.draw import draw, unscheduled
+from fuzzing.features import features
 from fuzzing.outcome import FAILURES, Outcome
-from fuzzing.program import Program, features, from_data
+from fuzzing.program import Program, from_data
 from fuzzing.script import script
 from fuzzing.shrink import shrink
 from fuzzing.workers import ENVIRONMENT, Pool, Worker
@@ -121,6 +122,15 @@ def shrunk(plan: Plan, r: dict[str, Any]) -> str:
     return script(p, title.replace('"', "'").replace("\\", "/"))
 
 
+def told(records: Iterable[report.Record], path: Path | None) -> dict[str, Any]:
+    """What they say together, which is written beside a report, too."""
+    found = report.summary(records)
+    if path is not None:
+        text = json.dumps(found, indent=1)
+        path.with_suffix(".summary.json").write_text(text, encoding="utf-8")
+    return found
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, help="how long to draw (default: 60)")
     parser.add_argument("--programs", type=int, help="how many to draw")
@@ -137,7 +147,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--show", type=int, metavar="NUMBER", help="print that program, run nothing"
     )
-    parser.add_argument("--summarize", type=Path, nargs="+", help="tables of these reports")
+    parser.add_argument(
+        "--summarize", type=Path, nargs="+", help="tables of these reports; --report names the data"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -150,7 +162,8 @@ def main(arguments: Sequence[str]) -> int:
         print(script(p, f"Seed {options.seed}, program {options.show} ({p.family})."))
         return 0
     if options.summarize:
-        print(report.table(report.summary(r for f in options.summarize for r in report.read(f))))
+        found = told((r for f in options.summarize for r in report.read(f)), options.report)
+        print(report.table(found))
         return 0
     seconds = options.seconds
     if seconds is None and options.programs is None:
@@ -164,10 +177,7 @@ def main(arguments: Sequence[str]) -> int:
     spent = time.monotonic() - begin
     for text in smallest(plan, records):
         print(f"\n{'-' * 80}\n{text}", flush=True)
-    found = report.summary(records)
-    if plan.report is not None:
-        path = plan.report.with_suffix(".summary.json")
-        path.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    found = told(records, plan.report)
     print(f"\n{report.table(found)}\n{len(records)} in the report, {spent:.0f} s on {plan.workers} "
           f"workers")  # fmt: skip
     sys.stdout.flush()

@@ -4,9 +4,10 @@ attention the case study.
 
 from __future__ import annotations
 
-from fuzzing.forms import result_shape
+from fuzzing.formats import FORMATS, bytes_of
+from fuzzing.forms import result_kinds, result_shape
 from fuzzing.program import Program
-from fuzzing.reference import FORMATS, bytes_of, input_kinds, scalars
+from fuzzing.reference import input_kinds, scalars
 from fuzzing.writing import pipeline_text
 
 SCRIPT = '''"""{title}"""
@@ -33,8 +34,8 @@ def bits(values):
     return ((wide + 0x7FFF + ((wide >> 16) & 1)) >> 16).astype(np.uint16)
 
 
-def real(array):
-    return (array.astype(np.uint32) << 16).view(np.float32) if array.dtype == np.uint16 else array
+def real(array, kind):
+    return (array.astype(np.uint32) << 16).view(np.float32) if kind == "bf16" else array
 
 
 def draw(shape, kind):
@@ -50,11 +51,12 @@ def draw(shape, kind):
     return bits(values) if kind == "bf16" else values.astype(np.float32).astype(DTYPES[kind])
 
 
-arrays = {{
+ARRAYS = {{
 {arrays}}}
+arrays = {{name: draw(*array) for name, array in ARRAYS.items()}}
 {apart}kernel = hb.compile(pipeline(), target="{target}", cache=False{only})
 output, parameters = pipeline(scheduled=False)
-held = {{name: np.ascontiguousarray(real(array)) for name, array in arrays.items()}}
+held = {{n: np.ascontiguousarray(real(arrays[n], kind)) for n, (_, kind) in ARRAYS.items()}}
 for q in parameters:
     q.set(hl.Buffer(held[q.name()]) if q.name() in held else {scalars}[q.name()])
 made = hl.Pipeline(output).realize({extents})
@@ -66,8 +68,9 @@ if "--emulate" in sys.argv:
     found = run(kernel, {call})
 else:
     found = kernel.interpret({call})
-for one, truth in zip(found.values() if isinstance(found, dict) else [found], truths):
-    one = real(np.asarray(one)).astype(np.float64)
+found = [*found.values()] if isinstance(found, dict) else [found]
+for one, truth, kind in zip(found, truths, {results}):
+    one = real(np.asarray(one), kind).astype(np.float64)
     error = np.linalg.norm(one - truth)/(np.linalg.norm(truth) or 1)
     print(f"relative error {{error:.1e}}, {{int(np.isnan(one).sum())}} of {{one.size}} are NaN")
 '''
@@ -92,8 +95,7 @@ def script(p: Program, title: str) -> str:
     ``--emulate`` and tests/ on the path the emitted text."""
     kinds = input_kinds(p)
     arrays = "".join(
-        f'    "{name}": draw({extents[::-1]}, "{kind}"),\n'
-        for name, (kind, extents) in kinds.items()
+        f'    "{name}": ({extents[::-1]}, "{kind}"),\n' for name, (kind, extents) in kinds.items()
     )
     only = f", instructions={p.instructions!r}" if p.instructions else ""
     call = "**arrays, " + "".join(f"{n}={v}, " for n, v in scalars(p).items())
@@ -108,5 +110,5 @@ def script(p: Program, title: str) -> str:
         bytes=floats,
         title=title, pipeline=pipeline_text(p), seed=p.inputs, arrays=arrays, values=values,
         target=p.target, only=only, call=call, extents=list(p.sizes), scalars=scalars(p),
-        result=p.result, apart=APART.format(pitch=p.pitch) if p.pitch != (0, 0) else "",
+        results=result_kinds(p), apart=APART.format(pitch=p.pitch) if p.pitch != (0, 0) else "",
     )  # fmt: skip

@@ -61,6 +61,8 @@ DEFAULTS: dict[str, Any] = {
     "tail": "", "directives": (), "instructions": (), "margin": 0, "values": "small",
     "swapped": False, "at": "unit", "target": "sm_80",
     "pitch": (0, 0), "from_zero": False, "saturated": False,
+    "updates": (), "beside": "", "minus": False, "zero_points": "", "alone": False,
+    "declared": False,
 }  # fmt: skip
 
 
@@ -71,7 +73,7 @@ def simpler(p: Program) -> Iterator[Program]:
     for name, value in DEFAULTS.items():
         if getattr(p, name) != value and not (name == "target" and p.memory != "wmma"):
             yield replace(p, **{name: value})
-    for name in ("directives", "epilogue"):
+    for name in ("directives", "epilogue", "updates"):
         found = getattr(p, name)
         for i in range(len(found) if len(found) > 1 else 0):
             yield replace(p, **{name: found[:i] + found[i + 1 :]})
@@ -123,6 +125,9 @@ def _sums(s: Sum) -> Iterator[Sum]:
         yield replace(s, step=0)
     if s.dynamic:
         yield replace(s, dynamic=False)
+    if s.begin:
+        yield replace(s, begin=0, given=False)
+        yield replace(s, given=False)
     if s.outer != "serial":
         yield replace(s, outer="serial")
 

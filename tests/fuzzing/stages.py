@@ -23,6 +23,7 @@ from fuzzing.choices import base, index, some_size
 from fuzzing.elements import EXACT, WRAP, Drawing, Expression, computed
 from fuzzing.program import Axis, Program, Sum
 from fuzzing.stage_text import ends, pipeline
+from fuzzing.sums import beyond
 
 __all__ = ["kinds", "pipeline", "result", "stages"]
 
@@ -264,8 +265,6 @@ def _element(array: Array, at: list[Array], edges: str) -> Array:
 
 
 def _beyond(at: Array, extent: int, edges: str) -> Array:
-    from fuzzing.reference import beyond
-
     names = {"repeat_edge": "repeat", "mirror_image": "mirror", "mirror_interior": "reflect",
              "repeat_image": "wrap", "constant_exterior": "repeat"}  # fmt: skip
     return beyond(at, extent, names[edges])

@@ -14,9 +14,10 @@ import pytest
 from fuzzing import plain, reference, resampled
 from fuzzing.choices import index
 from fuzzing.draw import draw, unscheduled, warpgroup_product
+from fuzzing.features import features
+from fuzzing.formats import FORMATS, bytes_of, from_bytes
 from fuzzing.oracles import Clock, Compiled, compiled, directives, pipeline_of, run_program
-from fuzzing.program import Axis, Operand, Program, Staging, Sum, features
-from fuzzing.reference import FORMATS, bytes_of, from_bytes
+from fuzzing.program import Axis, Operand, Program, Staging, Sum
 from fuzzing.writing import pipeline_text
 from selector.ir import float8
 from selector.ir.types import Type

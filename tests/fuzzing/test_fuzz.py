@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -19,6 +20,7 @@ import pytest
 import halide_bridge as hb
 from fuzzing import chains, oracles, reference, report
 from fuzzing.draw import draw, index, unscheduled
+from fuzzing.features import features
 from fuzzing.oracles import build, run_program
 from fuzzing.outcome import FAILURES, Outcome, template
 from fuzzing.program import (
@@ -28,11 +30,10 @@ from fuzzing.program import (
     Program,
     Staging,
     Sum,
-    features,
     from_data,
     to_data,
 )
-from fuzzing.run import Plan, jobs, run
+from fuzzing.run import Plan, jobs, main, run
 from fuzzing.script import script
 from fuzzing.shrink import shrink
 from fuzzing.workers import Pool, Worker
@@ -94,6 +95,12 @@ def test_a_printed_program_runs(kind: str, capsys: pytest.CaptureFixture[str]):
     sums = "s32" if kind == "s8" else "f32"
     p = replace(p, a=replace(p.a, type=kind), b=replace(p.b, type=kind), accumulator=sums,
                 result=sums)  # fmt: skip
+    exec(script(p, "A title."), {})
+    assert capsys.readouterr().out.startswith("relative error 0.0e+00, 0 of 1500 are NaN")
+
+
+def test_a_printed_program_of_16_bits_without_a_sign_runs(capsys: pytest.CaptureFixture[str]):
+    p = staged_rows(result="u16", saturated=True)
     exec(script(p, "A title."), {})
     assert capsys.readouterr().out.startswith("relative error 0.0e+00, 0 of 1500 are NaN")
 
@@ -330,6 +337,21 @@ def test_a_report_goes_on_where_it_was_cut_off(tmp_path: Path):
     assert found["programs"] == 3
     assert sum(found["kinds"].values()) == 3
     assert all(f in report.table(found) for p in (draw(7, 2),) for f in features(p))
+
+
+def test_reports_are_told_together(tmp_path: Path):
+    reports = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
+    slow = Outcome("ok", seconds={"lower": 1.5, "machine code": 7.0, "emulation": 30.0})
+    refused = Outcome("refused", "SelectionError: `...`", "`total` cannot go", {"lower": 2.0})
+    for path, seed, outcome in zip(reports, (7, 8), (slow, refused), strict=True):
+        path.write_text(json.dumps(report.record(seed, 3, draw(seed, 3), outcome)))
+    both = tmp_path / "both.jsonl"
+    assert main(["--summarize", *map(str, reports), "--report", str(both)]) == 0
+    found = json.loads(both.with_suffix(".summary.json").read_text())
+    assert found["kinds"] == {"ok": 1, "refused": 1}
+    assert found["longest compile"] == {"seconds": 8.5, "program": "7/3"}
+    (message,) = found["messages"]
+    assert (message["example"], message["text"]) == ("8/3", "`total` cannot go")
 
 
 def test_messages_lose_names_and_numbers():

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fuzzing import elements, reference, stages
+from fuzzing import elements, formats, reference, stages
 from fuzzing.draw import draw, narrowed
 from fuzzing.elements import HALIDE, computed, loads, wrapped
+from fuzzing.features import features
 from fuzzing.oracles import build, run_program
 from fuzzing.outcome import Outcome
-from fuzzing.program import Axis, Program, features, from_data, to_data
+from fuzzing.program import Axis, Program, from_data, to_data
 from fuzzing.script import script
 from fuzzing.shrink import shrink
 from fuzzing.test_fuzz import staged_rows
@@ -82,9 +83,7 @@ def test_integers_wrap_as_their_type_does(kind: str) -> None:
     low, high = elements.limits(kind)
     values = np.array([low, -1, 0, 1, high], np.int64)
     with np.errstate(over="ignore"):
-        assert np.array_equal(
-            wrapped(values + 1, kind), (values + 1).astype(reference.DTYPES[kind])
-        )
+        assert np.array_equal(wrapped(values + 1, kind), (values + 1).astype(formats.DTYPES[kind]))
 
 
 def test_expressions_are_computed_as_they_are_written() -> None:

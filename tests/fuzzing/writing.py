@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fuzzing import forms
-from fuzzing.program import Index, Mask, Operand, Program, Term
+from fuzzing.program import LOWEST, NAMES, Index, Mask, Operand, Program, Sum, Term
+from fuzzing.reference import input_kinds, scalars
 from fuzzing.schedule import schedule
 
 TYPES = {
@@ -38,14 +39,24 @@ def term_text(t: Term) -> str:
     return text if t.factor == 1 else f"{t.factor}*{text}"
 
 
-def index_text(index: Index) -> str:
-    parts = [term_text(t) for t in index.terms]
-    if index.offset or not parts:
-        parts.append(str(index.offset))
+def index_text(p: Program, index: Index) -> str:
+    """Of variables of sums as they are, which begin where they do."""
+    begin = {f"r.{NAMES[i]}": s.begin for i, s in enumerate(p.sums)}
+    offset = index.offset
+    parts: list[str] = []
+    for t in index.terms:
+        first = begin.get(t.var, 0)
+        if t.div == 1 and t.mod == 0:
+            offset -= t.factor * first
+        elif first:
+            t = replace(t, var=f"({t.var} - {first})".replace("- -", "+ "))
+        parts.append(term_text(t))
+    if offset or not parts:
+        parts.append(str(offset))
     return " + ".join(parts).replace("+ -", "- ")
 
 
-def condition_text(m: Mask) -> str:
+def condition_text(p: Program, m: Mask) -> str:
     """``condition >= 0`` as one writes it: what is subtracted stands on one side, alone."""
     smaller = tuple(replace(t, factor=-t.factor) for t in m.condition.terms if t.factor < 0)
     larger = tuple(t for t in m.condition.terms if t.factor > 0)
@@ -54,7 +65,7 @@ def condition_text(m: Mask) -> str:
         left, right = Index((), -offset - (not m.closed)), Index(larger)
     else:
         left, right = Index(smaller), Index(larger, offset + (not m.closed))
-    sides = [index_text(left), index_text(right)]
+    sides = [index_text(p, left), index_text(p, right)]
     if m.type != "s32":
         sides = [f"hl.cast({TYPES[m.type]}, {side})" for side in sides]
     text = f" {'<=' if m.closed else '<'} ".join(sides)
@@ -86,22 +97,23 @@ def _algorithm(p: Program) -> Iterator[str]:
         yield f'{o.name} = hl.ImageParam({TYPES[o.stored]}, {len(o.index)}, "{o.name}")'
         yield from _source(o)
     yield from _extra_inputs(p)
-    depth = "A.dim(0).extent()"
-    extents = ", ".join(f"(0, {depth if s.dynamic else s.extent})" for s in p.sums)
-    yield f'r = hl.RDom([{extents}], "r")'
+    yield from _declared(p) if p.declared else ()
+    yield f'r = hl.RDom([{", ".join(_range(s, NAMES[i]) for i, s in enumerate(p.sums))}], "r")'
     for m in p.masks:
         if m.kind == "where":
-            yield f"r.where({condition_text(m)})"
+            yield f"r.where({condition_text(p, m)})"
     for f in p.accumulators:
-        start = {"zero": "0", "one": "1", "bias": f"start[{names[0]}]"}[p.start]
         yield f'{f} = hl.Func("{f}")'
-        yield f"{f}[{at}] = hl.cast({TYPES[p.accumulator]}, {start})"
-        yield f"{f}[{at}] += {_product(p, 'C' if f == 'more' else p.b.source)}"
-    if p.second == "update":
-        yield f"acc[{at}] += {_product(p, 'C')}"
+        yield from _sums(p, f, at)
+    if p.alone:
+        yield "out = acc"
+        return
     yield 'out = hl.Func("out")'
-    sums = " + ".join(f"{f}[{at}]" for f in p.accumulators)
-    value = _finished(p, f"({sums})" if len(p.accumulators) > 1 else sums)
+    sums = [f"{f}[{at}]" for f in p.accumulators]
+    if p.pair:
+        sums = [f"acc[{at}][0]", f"-acc[{at}][1]"]
+    value = " + ".join(sums).replace("+ -", "- ")
+    value = _finished(p, f"({value})" if len(sums) > 1 else value)
     if not p.after:
         yield f"out[{at}] = {value}"
         return
@@ -110,6 +122,66 @@ def _algorithm(p: Program) -> Iterator[str]:
     yield f"kept[{at}] = {value}"
     neighbour = f"kept[{names[0]} + 1{', ' + rest if rest else ''}]"
     yield f"out[{at}] = kept[{at}] + {neighbour}*2"
+
+
+def _range(s: Sum, name: str) -> str:
+    """Begin and extent of a variable of the sum."""
+    begin = f"first_{name}" if s.given else str(s.begin)
+    return f"({begin}, {'A.dim(0).extent()' if s.dynamic else s.extent})"
+
+
+def _sums(p: Program, f: str, at: str) -> Iterator[str]:
+    """A sum: what it begins with, and its updates."""
+    wide, sign = TYPES[p.accumulator], "-" if p.minus else "+"
+    start = {"zero": "0", "one": "1", "bias": f"start[{p.variables[0]}]"}[p.start]
+    start = f"hl.cast({wide}, {start})"
+    product = _product(p, "C" if f == "more" else p.b.source)
+    own = f"{f}[{at}]"
+    if not p.pair:
+        yield f"{own} = {start}"
+        yield f"{own} {sign}= {product}"
+    else:
+        lowest = LOWEST if p.beside else 0
+        other = f"{own}[1] + {_product(p, 'C')}"
+        if p.beside:
+            element = f"{p.a.source}[{', '.join(index_text(p, i) for i in p.a.index)}]"
+            other = f"hl.max({own}[1], hl.cast({wide}, {element}))"
+        yield f"{own} = ({start}, hl.cast({wide}, {lowest}))"
+        yield f"{own} = ({own}[0] {sign} {product}, {other})"
+    if f == "acc":
+        yield from _updates(p)
+
+
+def _updates(p: Program) -> Iterator[str]:
+    """Those of ``acc`` after its sum."""
+    names = list(p.variables)
+    if p.second == "update" and "second" not in p.updates:
+        yield f"acc[{', '.join(names)}] += {_product(p, 'C')}"
+    for name in p.updates:
+        places = {"column": ["0", *names[1:]], "row": [*names[:-1], "0"]}
+        own = f"acc[{', '.join(places.get(name, names))}]"
+        if name == "running":
+            yield f'n = hl.RDom([(1, {p.sizes[-1] - 1})], "n")'
+            own, before = (f"acc[{', '.join([*names[:-1], n])}]" for n in ("n", "n - 1"))
+            values = (f"{own}[0] + {before}[0]", f"{own}[1]")
+            yield f"{own} = ({', '.join(values)})" if p.pair else f"{own} += {before}"
+            continue
+        value = f"{own}[0]" if p.pair else own
+        wide = TYPES[p.accumulator]
+        after = {
+            "second": f"{value} + {_product(p, 'C')}",
+            "relu": f"hl.max({value}, hl.cast({wide}, 0))",
+            "double": f"{value}*2",
+            "column": f"{value} + 1",
+            "row": f"hl.cast({wide}, 3)",
+        }[name]
+        yield f"{own} = ({after}, {own}[1])" if p.pair else f"{own} = {after}"
+
+
+def _declared(p: Program) -> Iterator[str]:
+    for name, (_, extents) in input_kinds(p).items():
+        dims = "".join(f".dim({d}).set_bounds(0, {n})" for d, n in enumerate(extents))
+        yield f"{name}{dims}"
 
 
 def _source(o: Operand) -> Iterator[str]:
@@ -160,6 +232,10 @@ def _extra_inputs(p: Program) -> Iterator[str]:
     if _has(p, "alpha"):
         held = "f32" if p.accumulator == "f16" else p.accumulator  # Halide sets no Param of float16
         yield f'alpha = hl.Param({TYPES[held]}, "alpha")'
+    for name in (n for n in scalars(p) if n != "alpha"):
+        yield f'{name} = hl.Param(hl.Int(32), "{name}")'
+    if _has(p, "scale"):
+        yield f'scale = hl.ImageParam({TYPES[p.accumulator]}, 1, "scale")'
     for name, kind, dims in (("bias", p.accumulator, 1), ("rest", "f16", len(p.axes))):
         if _has(p, name):
             yield f'{name} = hl.ImageParam({TYPES[kind]}, {dims}, "{name}")'
@@ -169,21 +245,26 @@ def _product(p: Program, factors: str) -> str:
     wide = TYPES[p.accumulator]
     texts: list[str] = []
     for o, kind, name in ((p.a, "left", p.a.source), (p.b, "right", factors)):
-        at = [index_text(i) for i in o.index]
+        at = [index_text(p, i) for i in o.index]
         element = f"{name}[{', '.join(at)}]"
         if o.inline:
             wide_name = f"wide_{o.name}" if o.edges else o.name
             element = _made(o, f"first_{o.name}" if o.before else wide_name, at)
         for m in p.masks:
             if m.kind == kind:
-                element = f"hl.select({condition_text(m)}, {element}, hl.cast({TYPES[o.type]}, 0))"
-        texts.append(f"hl.cast({wide}, {element})")
+                element = (
+                    f"hl.select({condition_text(p, m)}, {element}, hl.cast({TYPES[o.type]}, 0))"
+                )
+        zero = o.name in p.zero_points
+        element = f"hl.cast({wide}, {element})"
+        texts.append(f"({element} - zero_{o.name})" if zero else element)
     if p.factor == "left":
         texts[0] = f"({texts[0]}*2)"
     product = "*".join(reversed(texts) if p.swapped else texts)
-    if p.factor in ("product", "param", "place"):
+    if p.factor in ("product", "param", "place", "column"):
         of = {
             "product": "2",
+            "column": "scale[x]",
             "param": f"hl.cast({wide}, alpha)",
             "place": f"hl.cast({wide}, x % 4 - 1)",
         }
@@ -192,7 +273,7 @@ def _product(p: Program, factors: str) -> str:
         product = f"-({product})"
     for m in p.masks:
         if m.kind == "select":
-            product = f"hl.select({condition_text(m)}, {product}, hl.cast({wide}, 0))"
+            product = f"hl.select({condition_text(p, m)}, {product}, hl.cast({wide}, 0))"
     return product
 
 
@@ -226,10 +307,9 @@ def _autoscheduled(p: Program) -> Iterator[str]:
 
 def _unscheduled(p: Program) -> Iterator[str]:
     for f in (*p.accumulators, *(("kept",) if p.after else ())):
-        yield f"    {f}.compute_root()"
-    operands = list(dict.fromkeys(o.name for o in p.operands))
-    arrays = operands + [n for n in ("start", "C", "alpha", "bias", "rest") if _has(p, n)]
-    yield f"    return out, ({', '.join(arrays)},)"
+        if not p.alone:
+            yield f"    {f}.compute_root()"
+    yield f"    return out, ({', '.join([*input_kinds(p), *scalars(p)])},)"
 
 
 def _has(p: Program, name: str) -> bool:
@@ -241,5 +321,7 @@ def _has(p: Program, name: str) -> bool:
             return bool(p.second)
         case "alpha":
             return p.factor == "param"
+        case "scale":
+            return p.factor == "column"
         case _:
             return any(e.startswith(name) for e in p.epilogue)

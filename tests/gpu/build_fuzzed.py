@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np  # noqa: E402
-from fuzzing import forms, reference  # noqa: E402
+from fuzzing import formats, forms  # noqa: E402
 from fuzzing.draw import draw  # noqa: E402
 from fuzzing.program import to_data  # noqa: E402
 from fuzzing.workers import ENVIRONMENT  # noqa: E402
@@ -56,7 +56,7 @@ def build(seed: int, number: int, target: str, folder: Path) -> dict[str, Any] |
         name = f"{seed}-{number}"
         made.kernel.save(folder / f"{name}.kernel", overwrite=True)
     stored = [
-        (reference.to_bits(one) if kind == "bf16" else one).astype(reference.DTYPES[kind])
+        (formats.to_bits(one) if kind == "bf16" else one).astype(formats.DTYPES[kind])
         for one, kind in zip(made.expected, forms.result_kinds(p), strict=True)
     ]
     np.savez_compressed(folder / f"{name}.npz", *stored)

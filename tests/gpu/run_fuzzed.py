@@ -30,9 +30,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np  # noqa: E402
-from fuzzing import forms, reference  # noqa: E402
+from fuzzing import formats, forms, reference  # noqa: E402
 from fuzzing.device import run_on_device  # noqa: E402
-from fuzzing.program import features, from_data  # noqa: E402
+from fuzzing.features import features  # noqa: E402
+from fuzzing.program import from_data  # noqa: E402
 
 import selector  # noqa: E402
 
@@ -65,7 +66,7 @@ def verdict(folder: Path, line: dict[str, Any], plain: bool) -> str:
     kernel = selector.load(folder / f"{line['name']}.kernel")
     stored = np.load(folder / f"{line['name']}.npz").values()
     kinds = forms.result_kinds(p)
-    expected = [reference.numbers(one, kind) for one, kind in zip(stored, kinds, strict=True)]
+    expected = [formats.numbers(one, kind) for one, kind in zip(stored, kinds, strict=True)]
     needed = {name: tuple(extents) for name, extents in line["needed"].items()}
     arrays, scalars = reference.inputs(p, needed), reference.scalars(p)
     for byte in (None,) if plain else POISONS:

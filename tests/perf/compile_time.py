@@ -74,7 +74,7 @@ def solved(module: Any, target: Any) -> tuple[int, float]:
     before. Leaves them remembered, so that ``select`` then times the rest."""
     forget()
     facts = instruction_facts(legal_instructions(target))
-    body = annotate_movement(module).body
+    body = annotate_movement(module.body)
     scopes = [open_scope(s) for s in walk_stmt(body) if isinstance(s, Allocate) and is_tensor(s)]
     start = time.perf_counter()
     solutions = [solve(scope.distinct, facts) for scope in scopes]

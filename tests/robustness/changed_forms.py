@@ -17,6 +17,7 @@ from selector.operands import (
     exact,
     expand,
     gains,
+    movement,
     places,
     prepare,
     scaling,
@@ -62,6 +63,16 @@ def _forget() -> None:
 
 
 CHANGED = [
+    Changed("annotate_movement", movement._annotate,
+            "LocToLoc(placed[buffer], Location.MEM, load)", "load"),
+    Changed("annotate_movement", movement._annotate,
+            "placed[buffer], Location.MEM", "Location.MEM, placed[buffer]"),
+    Changed("annotate_movement", movement.annotate_movement,
+            "value = LocToLoc(Location.MEM, placed[buffer], value)", "pass"),
+    Changed("annotate_movement", movement.annotate_movement,
+            "_annotate(index, placed)", "LocToLoc(Location.MEM, Location.MEM, index)"),
+    Changed("annotate_movement", movement._inline_reads,
+            "substitute(body, {name: value})", "body"),
     Changed("prepare", prepare._signed_terms, "not minus)]", "minus)]"),
     Changed("prepare", prepare._as_sum, "literal(-1, value.type)", "literal(1, value.type)"),
     Changed("prepare", prepare._split, "start = [] if own else", "start = [] if True else"),

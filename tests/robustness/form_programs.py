@@ -31,7 +31,6 @@ from selector.ir.nodes import Allocate, Stmt  # noqa: E402
 from selector.ir.parser import parse_module  # noqa: E402
 from selector.ir.traverse import stmt_children  # noqa: E402
 from selector.operands.accumulators import is_tensor  # noqa: E402
-from selector.operands.movement import annotate_movement  # noqa: E402
 from selector.targets import find_target  # noqa: E402
 
 Scope = tuple[str, Allocate, tuple[TensorInstruction, ...]]
@@ -42,7 +41,7 @@ def _scopes(
 ) -> Iterator[Scope]:
     """What is allocated in tensor memory, and the instructions that there are for it."""
     legal = executing(legal_instructions(find_target(target), only), module)
-    waiting: list[Stmt] = [annotate_movement(module).body]
+    waiting: list[Stmt] = [module.body]
     while waiting:
         s = waiting.pop()
         if isinstance(s, Allocate) and is_tensor(s):

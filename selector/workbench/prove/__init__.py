@@ -9,5 +9,6 @@ z3.
 
 What ``selector.operands`` makes of statements is proved program by program: ``terms`` (polynomials
 over unknown values), ``lane_worth`` and ``byte_values``, ``expressions`` (those of the IR, at a
-lane), ``statements`` (two scopes beside each other), ``forms`` (the passes).
+lane), ``moves`` (in and out of tensor memory), ``statements`` (two scopes beside each other),
+``forms`` (the passes).
 """

@@ -19,6 +19,7 @@ from selector.operands.computed_values import Computed
 from selector.operands.decoded import as_decoded
 from selector.operands.expand import expand, split_sums
 from selector.operands.gains import factor_gains
+from selector.operands.movement import annotate_movement
 from selector.operands.prepare import prepare
 from selector.operands.slices import slice_reductions
 
@@ -34,11 +35,14 @@ class Change:
 
 
 def changes(scope: Allocate, legal: Iterable[TensorInstruction]) -> Iterator[Change]:
-    """All forms in which an annotated scope may be looked at (``selector.eqsat.select``), whichever
-    of them is selected."""
+    """All forms in which a scope may be looked at (``selector.eqsat.select``), whichever of them is
+    selected."""
     legal = tuple(legal)
-    prepared = prepare(scope)
-    yield Change("prepare", scope, prepared)
+    annotated = annotate_movement(scope)
+    assert isinstance(annotated, Allocate)
+    yield Change("annotate_movement", scope, annotated)
+    prepared = prepare(annotated)
+    yield Change("prepare", annotated, prepared)
     if (decoded := as_decoded(prepared, legal)) is not None:
         yield Change("as_decoded", prepared, decoded)
     forms = [prepared]

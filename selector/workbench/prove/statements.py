@@ -38,6 +38,7 @@ from selector.operands.accumulators import accumulators_of, is_tensor
 from selector.operands.computed_values import Computed
 from selector.workbench.prove.expressions import Meaning
 from selector.workbench.prove.lane_worth import Digit, Digits, LaneCut, OneByOne
+from selector.workbench.prove.moves import misplaced
 from selector.workbench.prove.sizes import Unproved
 from selector.workbench.prove.terms import Key, Poly, Terms, TooMany, number
 
@@ -165,8 +166,11 @@ def same_scopes(
     computed: Mapping[str, Computed] | None = None,
     known: set[object] | None = None,
 ) -> int:
-    """Prove that two scopes store the same in memory; ``Refuted`` or ``Unproved`` where that fails.
-    How many pairs of statements were looked at. ``known``: those that have been proved."""
+    """Prove that two scopes store the same in memory, the second one by moves where values enter
+    and leave its accumulators; ``Refuted`` or ``Unproved`` where that fails. How many pairs of
+    statements were looked at. ``known``: those that have been proved."""
+    for found in misplaced(after):
+        raise Refuted("a move", found)
     pairs = Pairs(before, after, computed or {})
     known = set() if known is None else known
     count = 0

@@ -8,7 +8,7 @@ own names. What the classes are and do is the same; ``fields``, ``replace`` and 
 standard library know them.
 
 Left out is what nothing here needs: ordering, fields by keyword only, ``InitVar``, and the
-signature as a docstring where there is none.
+signature as a docstring where there is none. Beyond it goes ``unguarded``.
 """
 
 from __future__ import annotations
@@ -84,23 +84,40 @@ def dataclass(
     return made if cls is None else made(cls)
 
 
-def _made(cls: type[T], frozen: bool, slots: bool, eq: bool, weakref_slot: bool) -> type[T]:
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def unguarded(cls: type[T]) -> type[T]:
+    """A frozen class with slots for objects of which a compilation makes thousands: that nobody
+    sets their fields is for the type checker to see. A guard at run time would have ``__init__``
+    go around it, which takes three times as long.
+    """
+    return _made(cls, True, True, True, False, guarded=False)
+
+
+def _made(
+    cls: type[T],
+    frozen: bool,
+    slots: bool,
+    eq: bool,
+    weakref_slot: bool,
+    guarded: bool = True,
+) -> type[T]:
+    guarded &= frozen
     fields = _fields(cls, frozen)
     body: dict[str, Any] = {_FIELDS: fields, _PARAMS: _PARAMS_OF[frozen]}
     inner: dict[str, Any] = {"__name__": cls.__module__}
     post_init = hasattr(cls, "__post_init__")
     own: dict[str, Any] = {
-        "__init__": _init(cls, tuple(fields.values()), inner, frozen, slots, post_init),
+        "__init__": _init(cls, tuple(fields.values()), inner, guarded, slots, post_init),
         "__repr__": _repr,
         "__match_args__": tuple(f.name for f in fields.values() if f.init),
     }
     compared = tuple(f.name for f in fields.values() if f.compare)
     if eq:
         own["__eq__"] = _method(cls, _eq_code(len(compared)), compared)
-    if frozen:
+    if guarded:
         body |= {"__setattr__": _no_setattr, "__delattr__": _no_delattr}
-        if slots:
-            own |= {"__getstate__": _getstate, "__setstate__": _setstate}
+    if frozen and slots:
+        own |= {"__getstate__": _getstate, "__setstate__": _setstate}
     if eq and cls.__dict__.get("__hash__") is None:
         hashed = (f.name for f in fields.values() if (f.compare if f.hash is None else f.hash))
         names = tuple(hashed)
@@ -111,7 +128,7 @@ def _made(cls: type[T], frozen: bool, slots: bool, eq: bool, weakref_slot: bool)
             setattr(cls, name, value)
         return cls
     cls = _with_slots(cls, body, tuple(fields), weakref_slot)
-    if frozen:
+    if guarded:
         inner |= {f"set{i}": getattr(cls, name).__set__ for i, name in enumerate(fields)}
     return cls
 
@@ -175,7 +192,7 @@ def _init(
     cls: type,
     fields: tuple[Field[Any], ...],
     inner: dict[str, Any],
-    frozen: bool,
+    guarded: bool,
     slots: bool,
     post_init: bool,
 ) -> FunctionType:
@@ -183,7 +200,7 @@ def _init(
     a field has that is no argument, is found in ``inner``.
     """
     kinds = "".join(_kind(f, slots) for f in fields)
-    store = ("slot" if slots else "frozen") if frozen else "attribute"
+    store = ("slot" if slots else "frozen") if guarded else "attribute"
     asked = tuple(f for f in fields if f.init)
     with_default = [f.default is not MISSING or f.default_factory is not MISSING for f in asked]
     if with_default != sorted(with_default):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache, reduce
 from itertools import pairwise
 
-from selector.ir.known import Hashed, keep, node
+from selector.ir.known import Hashed, node
 from selector.ir.nodes import Binary, BinaryOp, Cast, Dim, Expr, IntImm, Let, Var
 from selector.ir.printer import print_expr
 from selector.ir.simplify import add, div, floor_div, floor_mod, mod, mul, sub
@@ -212,7 +212,7 @@ def to_affine(e: Expr) -> Affine:
         total: dict[Monomial, int] = {}
         _gather(e, 1, total)
         found = _build(total)
-        keep(e, "known_affine", found)
+        e.known_affine = found
     return found
 
 

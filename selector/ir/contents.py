@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar, cast, get_args
 
-from selector.ir.known import Known, keep
+from selector.ir.known import Known
 from selector.ir.nodes import Expr, Let, Load
 from selector.ir.traverse import expr_children, map_expr, substitute, union_of_names
 
@@ -26,7 +26,7 @@ def kinds_of(e: Expr) -> int:
         found = _BITS[type(e)]
         for child in expr_children(e):
             found |= getattr(child, "known_kinds", 0) or kinds_of(child)
-        keep(e, "known_kinds", found)
+        e.known_kinds = found
     return found
 
 
@@ -69,7 +69,7 @@ def loaded(e: Expr) -> frozenset[str]:
         found = union_of_names(map(loaded, expr_children(e)))
         if isinstance(e, Load) and e.buffer not in found:
             found |= {e.buffer}
-        keep(e, "known_loads", found)
+        e.known_loads = found
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, TypeVar, dataclass_transform
 
-from selector.dataclass import dataclass
+from selector.dataclass import unguarded
 
 
 class Hashed:
@@ -55,7 +55,7 @@ def hashed_once(cls: type[T]) -> type[T]:
         value: int | None = getattr(self, "known_hash", None)
         if value is None:
             value = of_fields(self)
-            keep(self, "known_hash", value)
+            self.known_hash = value
         return value
 
     setattr(cls, "__hash__", hash_once)  # noqa: B010 (a method of a class that is not known here)
@@ -65,4 +65,4 @@ def hashed_once(cls: type[T]) -> type[T]:
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def node(cls: type[T]) -> type[T]:
     """A frozen dataclass with slots, whose hash is taken once."""
-    return hashed_once(dataclass(frozen=True, slots=True)(cls))
+    return hashed_once(unguarded(cls))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from selector.dataclass import dataclass
+from selector.dataclass import dataclass, unguarded
 from selector.ir.kinds import (
     BinaryOp,
     CompareOp,
@@ -35,7 +35,7 @@ from selector.ir.known import Known, keep, node
 from selector.ir.types import BOOL, INT32, IllTyped, Type, round_to
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class IntImm(Known):
     value: int
     type: Type = INT32
@@ -61,7 +61,7 @@ class FloatImm(Known):
         object.__setattr__(self, "value", round_to(float(self.value), self.type))
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Var(Known):
     name: str
     type: Type = INT32
@@ -269,7 +269,7 @@ Expr = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Store(Known):
     buffer: str
     index: Expr
@@ -280,12 +280,12 @@ class Store(Known):
         _check_access(self.value.type.lanes, self.index, self.predicate)
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Evaluate(Known):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class For(Known):
     name: str
     min: Expr
@@ -294,7 +294,7 @@ class For(Known):
     body: Stmt
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Allocate(Known):
     """Storage for ``extents`` (innermost first, constants or expressions) elements during ``body``.
 
@@ -310,26 +310,26 @@ class Allocate(Known):
     stages: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class IfThenElse(Known):
     condition: Expr
     then: Stmt
     otherwise: Stmt | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class LetStmt(Known):
     name: str
     value: Expr
     body: Stmt
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Block(Known):
     stmts: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Atomic(Known):
     producer: str
     body: Stmt

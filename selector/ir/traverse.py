@@ -11,7 +11,6 @@ from functools import partial
 from operator import attrgetter, is_
 from typing import Any
 
-from selector.ir.known import keep
 from selector.ir.nodes import (
     Allocate,
     Atomic,
@@ -281,7 +280,7 @@ def free_vars(e: Expr) -> frozenset[str]:
         else:
             operands = _OPERANDS[type(e)](e)
             found = union_of_names(map(free_vars, operands)) if operands else _NO_NAMES
-        keep(e, "known_free", found)
+        e.known_free = found
     return found
 
 

@@ -45,6 +45,7 @@ _WIDTHS = {
     Kind.E4M3: (8,),
     Kind.E5M2: (8,),
 }
+_TYPES: dict[tuple[Kind, int, int], Type] = {}
 BYTES = (Kind.E4M3, Kind.E5M2)  # whose name says how many bits there are
 _TEXT = re.compile(r"(?:(int|uint|float|bfloat|handle)(\d+)|(e4m3|e5m2))(?:x(\d+))?")
 
@@ -59,13 +60,18 @@ class _Facts:
     is_integer: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Type(_Facts):
-    """A vector of ``lanes`` scalars of one kind and width."""
+    """A vector of ``lanes`` scalars of one kind and width. There is one object of each type, so
+    that types are compared by identity, at C speed.
+    """
 
     kind: Kind
     bits: int
     lanes: int = 1
+
+    def __new__(cls, kind: Kind, bits: int, lanes: int = 1) -> Type:
+        return _TYPES.setdefault((kind, bits, lanes), object.__new__(cls))
 
     def __post_init__(self) -> None:
         if self.bits not in _WIDTHS[self.kind]:
@@ -96,7 +102,7 @@ class Type(_Facts):
         return Type, (self.kind, self.bits, self.lanes)  # by its fields: the facts follow
 
     def with_lanes(self, lanes: int) -> Type:
-        return self if lanes == self.lanes else _vector(self.kind, self.bits, lanes)
+        return self if lanes == self.lanes else _vector(self, lanes)
 
     def __str__(self) -> str:
         suffix = "" if self.lanes == 1 else f"x{self.lanes}"
@@ -120,8 +126,8 @@ class Type(_Facts):
 
 
 @cache
-def _vector(kind: Kind, bits: int, lanes: int) -> Type:
-    return Type(kind, bits, lanes)
+def _vector(t: Type, lanes: int) -> Type:
+    return Type(t.kind, t.bits, lanes)
 
 
 def limits(t: Type) -> tuple[int, int]:

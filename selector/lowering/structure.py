@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from selector.diagnostics import ScheduleError
 from selector.ir.contents import loaded
-from selector.ir.known import keep
 from selector.ir.nodes import Allocate, Block, Expr, For, ForKind, IfThenElse, IntImm, Stmt, Store
 from selector.ir.traverse import stmt_children, stmt_exprs, union_of_names
 from selector.lowering.normalize import TENSOR_MEMORY, sequence
@@ -18,7 +17,7 @@ def stored_names(s: Stmt) -> frozenset[str]:
     if found is None:
         own = frozenset((s.buffer,)) if isinstance(s, Store) else frozenset[str]()
         found = union_of_names([own, *map(stored_names, stmt_children(s))])
-        keep(s, "known_stores", found)
+        s.known_stores = found
     return found
 
 
@@ -28,7 +27,7 @@ def loaded_names(s: Stmt) -> frozenset[str]:
     if found is None:
         own = map(loaded, stmt_exprs(s))
         found = union_of_names([*own, *map(loaded_names, stmt_children(s))])
-        keep(s, "known_loads", found)
+        s.known_loads = found
     return found
 
 

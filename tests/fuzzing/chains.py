@@ -67,12 +67,27 @@ def online(r: Random) -> Program:
     return replace(p, form="online", swapped=False, parts=form, values="real")
 
 
+def unscheduled(r: Random, p: Program) -> Program:
+    """The algorithm, which the compiler is to schedule; of attention the numbers of keys, of
+    queries, or both may be constants."""
+    parts = {n: v for n, v in p.parts if n in ("made", "causal", "score")}
+    if p.form == "online":
+        parts["constant"] = r.choice(("", "", "keys", "queries", "keys and queries"))
+    return replace(
+        p, schedule=r.choice(("auto", "sized")), parts=tuple(parts.items()), memory="",
+        target=r.choice(("sm_80", "sm_90a")), result=r.choice(("f16", "f32")), instructions=(),
+    )  # fmt: skip
+
+
 # ----------------------------------------------------------------------- text
 
 
 def pipeline(p: Program) -> Iterator[str]:
     """The lines of ``pipeline(scheduled)``."""
-    yield from _chain_lines(p) if p.form == "chain" else _online_lines(p)
+    if p.form == "chain":
+        yield from _chain_lines(p)
+    else:
+        yield from _online_lines(p) if p.schedule == "drawn" else _plain_lines(p)
 
 
 def _chain_lines(p: Program) -> Iterator[str]:
@@ -96,7 +111,15 @@ def _chain_lines(p: Program) -> Iterator[str]:
     yield "    for f in (first, kept, acc):"
     yield "        f.compute_root()"
     yield "    return out, (A, B, C)"
-    yield from _chain_schedule(p, at)
+    yield from _chain_schedule(p, at) if p.schedule == "drawn" else _own(p)
+
+
+def _own(p: Program) -> Iterator[str]:
+    """The compiler's own schedule."""
+    shapes = {n: s[::-1] for n, (_, s) in kinds(p).items()} | {"out": p.sizes[::-1]}
+    sizes = f", sizes={shapes}" if p.schedule == "sized" else ""
+    yield f'pipeline.schedule = hb.autoschedule(out, target="{p.target}"{sizes})'
+    yield "return out"
 
 
 def _chain_schedule(p: Program, at: str) -> Iterator[str]:
@@ -187,6 +210,41 @@ def _online_lines(p: Program) -> Iterator[str]:
     yield f"tiling = Tiling({rows.warps}, {rows.unit}, {run}, {parts['stages']},"
     yield f"                {64 if groups else 16}, groups={groups})"
     yield "return schedule_attention(p, tiling)"
+
+
+def _plain_lines(p: Program) -> Iterator[str]:
+    """Attention as one writes it down."""
+    parts, (depth, queries, _) = dict(p.parts), p.sizes
+    constant = str(parts["constant"])
+    keys = p.sums[0].extent if "keys" in constant else "K.dim(1).extent()"
+    yield 'd, m, n, h = map(hl.Var, "dmnh")'
+    yield 'Q, K, V = (hl.ImageParam(hl.Float(16), 3, name) for name in "QKV")'
+    yield f'c, k = hl.RDom([(0, {depth})], "c"), hl.RDom([(0, {keys})], "k")'
+    yield 'names = "scores scaled peak weight total mixed out".split()'
+    yield "scores, scaled, peak, weight, total, mixed, out = map(hl.Func, names)"
+    yield "scores[n, m, h] += hl.f32(Q[c, m, h])*hl.f32(K[c, n, h])"
+    yield f"score = scores[n, m, h]*hl.f32({1 / math.sqrt(depth)})"
+    if parts["score"] == "soft_cap":
+        yield "from casestudies.attention.problem import SOFT_CAP"
+        yield "score = hl.tanh(score/SOFT_CAP)*SOFT_CAP"
+    if parts["causal"]:
+        yield "score = hl.select(n <= m, score, hl.f32(-1e30))"
+    yield "scaled[n, m, h] = score"
+    yield "peak[m, h] = hl.f32(-1e30)"
+    yield "peak[m, h] = hl.max(peak[m, h], scaled[k, m, h])"
+    yield "weight[n, m, h] = hl.exp(scaled[n, m, h] - peak[m, h])"
+    yield "total[m, h] += weight[k, m, h]"
+    yield "mixed[d, m, h] += hl.f32(hl.cast(hl.Float(16), weight[k, m, h]))*hl.f32(V[d, k, h])"
+    value = "mixed[d, m, h]/total[m, h]"
+    yield f"out[d, m, h] = {f'hl.cast(hl.Float(16), {value})' if p.result == 'f16' else value}"
+    if "queries" in constant:
+        yield f"out.bound(m, 0, {queries})"
+    yield f"out.bound(d, 0, {depth})"
+    yield "if not scheduled:"
+    yield "    for f in (scores, scaled, peak, weight, total, mixed):"
+    yield "        f.compute_root()"
+    yield "    return out, (Q, K, V)"
+    yield from _own(p)
 
 
 # -------------------------------------------------------------------- numbers

@@ -79,13 +79,14 @@ def of_bytes(r: Random, p: Program) -> Program:
 
 
 def unscheduled(p: Program, seed: int, number: int) -> Program:
-    """The algorithm of a drawn program, which the compiler is to schedule. Chains of sums have no
-    text without a schedule: they stay as they are."""
-    if p.form == "stages" and p.schedule == "drawn":
-        return replace(p, schedule=("auto", "sized")[number % 2])
-    if p.form or p.schedule != "drawn":
+    """The algorithm of a drawn program, which the compiler is to schedule."""
+    if p.schedule != "drawn":
         return p
+    if p.form == "stages":
+        return replace(p, schedule=("auto", "sized")[number % 2])
     r = Random(f"{seed}/{number}/schedule")
+    if p.form:
+        return chains.unscheduled(r, p)
     p = replace(p, a=replace(p.a, staging=None), b=replace(p.b, staging=None))
     bytes_ = "fp8" in p.instructions
     if p.accumulator == "f32" and not bytes_ and r.random() < 0.25:  # these are for CUDA cores

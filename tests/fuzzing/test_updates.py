@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from fuzzing import reference, updates
+from fuzzing import chains, reference, updates
 from fuzzing.choices import index
 from fuzzing.draw import draw, unscheduled
 from fuzzing.features import features
 from fuzzing.oracles import run_program
 from fuzzing.program import Axis, Mask, Operand, Program, Sum
+from fuzzing.writing import pipeline_text
 
 pytestmark = [pytest.mark.verified, pytest.mark.nvrtc, pytest.mark.gcc]
 
@@ -75,7 +77,16 @@ def test_all_of_it_is_drawn() -> None:
     wanted |= {"second value", "sum and largest", "products subtracted", "sum is the output"}
     wanted |= {"extents declared", "sums from elsewhere", "sums from where a parameter says"}
     wanted |= {f"zero points {names}" for names in ("A", "B", "AB")} | {"factor column"}
+    wanted |= {f"online, constant {names}" for names in ("keys", "queries", "keys and queries")}
     assert wanted <= found
+
+
+@pytest.mark.parametrize("form", [chains.chain, chains.online])
+def test_sums_of_sums_that_nobody_schedules_are_right(form: Callable[[Random], Program]) -> None:
+    p = chains.unscheduled(Random(3), form(Random(5)))
+    assert "hb.autoschedule" in pipeline_text(p)
+    outcome = run_program(p)
+    assert (outcome.kind, outcome.text, outcome.notes) == ("ok", "", ())
 
 
 def test_a_schedule_by_hand_has_what_it_can() -> None:

@@ -34,7 +34,8 @@ def operations(e: Expr) -> int:
 
 def written(e: Expr) -> int:
     """How many multiply-adds what is done with loaded elements is as long as, as NVRTC sees it:
-    calls and divisions are sequences, angles are reduced in a loop. Where a condition chooses that
+    calls and divisions are sequences, angles are reduced in a loop, products of integers take it as
+    long as two. Where a condition chooses that
     no element decides, only one side is computed: a branch. Of where elements lie, branches and
     divisions count, in each form of an access.
     """
@@ -48,6 +49,8 @@ def written(e: Expr) -> int:
         match part:
             case Call(name=name) if name.startswith(("sin_", "cos_", "tan_")):
                 total += _REDUCTION
+            case Binary(BinaryOp.MUL, _, _) if part.type.is_integer:
+                total += 2 * _MULTIPLY_ADD
             case Binary(BinaryOp.DIV | BinaryOp.MOD, _, _) if part.type.is_integer:
                 total += _BRANCHES if _parts(part) else _one(part)
             case Select(condition, _, _) if not _loads(condition):

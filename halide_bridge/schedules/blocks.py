@@ -75,16 +75,19 @@ class Blocks:
 
 
 def blocks_for(
-    reuse: Reuse, member: Member, placement: Placement, known: Guess, machine: Machine
-) -> Blocks | None:
+    reuse: Reuse, member: Member, reader: Member | None, placement: Placement, known: Guess,
+    machine: Machine,
+) -> Blocks | None:  # fmt: skip
     """The tile that is done first, along the dimension for which that holds; None where what a tile
-    reads does not fit into shared memory.
+    reads does not fit into shared memory. ``reader``: who makes something of the sums.
     """
     work = written(member.stages[1].values[0])
+    bodies = placement.bodies[reader.name] if reader else ()
+    last = sum(written(value) for body in bodies for value in body.values)
     ranks = [
         (clocks, r, tile)
         for r in reuse.alternatives
-        for clocks, tile in ranked(_sums(r, member, work, known), machine, flat=r.m is None)
+        for clocks, tile in ranked(_sums(r, member, (work, last), known), machine, flat=r.m is None)
     ]
     ranks.sort(key=lambda rank: rank[0])
     width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
@@ -149,7 +152,7 @@ def _singly(read: Read, names: Sequence[str], lengths: Mapping[str, int | None])
     return inner.factors.keys().isdisjoint(names) and row % RUN != 0
 
 
-def _sums(reuse: Reuse, member: Member, work: int, known: Guess) -> Sums:
+def _sums(reuse: Reuse, member: Member, work: tuple[int, int], known: Guess) -> Sums:
     extents = [known.extent(member, d) for d in range(len(member.args))]
     m = 1 if reuse.m is None else extents[reuse.m]
     terms = prod(max(1, known.value(r.extent)) for r in member.stages[1].reduced)
@@ -169,7 +172,7 @@ def _sums(reuse: Reuse, member: Member, work: int, known: Guess) -> Sums:
     )
     others = prod(extents) // max(1, extents[reuse.n] * m)
     registers = -(-member.types[0].bytes // REGISTER_BYTES)
-    return Sums(extents[reuse.n], m, others, terms, factors, _inner(lengths), work, registers)
+    return Sums(extents[reuse.n], m, others, terms, factors, _inner(lengths), *work, registers)
 
 
 def _lengths(reuse: Reuse, step: tuple[str, int] | None) -> dict[str, int | None]:

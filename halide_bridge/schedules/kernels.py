@@ -13,11 +13,13 @@ from typing import Any
 
 from halide_bridge.schedules.lanes import VECTOR, lanes_of, turn_of
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
-from halide_bridge.schedules.recognise.program import Member, Stage
+from halide_bridge.schedules.recognise.program import Access, Member, Stage, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import is_rvar
 from selector.dataclass import dataclass
+from selector.ir.affine import Affine
+from selector.ir.recurrences import ORDER
 from selector.ir.traverse import free_vars
 
 LANES, WARPS = 32, 8  # threads of a block along the two inner dimensions
@@ -210,7 +212,10 @@ def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Place
     all else in its own order.
     """
     rvars = func.rvars(stage.number - 1) if stage.reduced else ()
-    free = {r.name: v for r, v in zip(stage.reduced, rvars, strict=True) if r.free}
+    own = (a for e in stage.values for a in accesses(e) if a.func == stage.func)
+    back = {r for access in own for r in _looked_back(stage, access)}
+    pairs = zip(stage.reduced, rvars, strict=True)
+    free = {r.name: v for r, v in pairs if r.free and r.name not in back}
     own = dict(zip(placement.program.members[stage.func].args, func.args(), strict=True))
     parallel: list[Any] = []
     for index, arg in zip(stage.indices, stage.free, strict=True):
@@ -225,6 +230,17 @@ def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Place
         serial += [p for p in parallel[2:] if is_rvar(p)]
         parallel = [*parallel[:2], *kept]
     return spread(script, func.update(stage.number - 1), parallel, serial)
+
+
+def _looked_back(stage: Stage, read: Access) -> set[str]:
+    """Variables that a recurrence goes along, in so few steps that none reads what another
+    stores.
+    """
+    found = set[str]()
+    for stored, index in zip(stage.indices, read.indices, strict=True):
+        back = (Affine.of(stored) - Affine.of(index)).constant
+        found |= free_vars(stored) if back and abs(back) <= ORDER else set()
+    return found
 
 
 def _same(a: Any, b: Any) -> bool:

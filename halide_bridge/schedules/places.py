@@ -149,7 +149,7 @@ class Scheduling:
             grid = self._by_channels(mine[0], reader, order)
             if grid is not None:
                 return grid
-            found = self._blocks_for(mine[0], order)
+            found = self._blocks_for(mine[0], order, member)
             if found:
                 return by_blocks(self.script, found, mine[0], reader, order, self.placement)
             along = reductions.along_memory(mine[0], self.placement)
@@ -325,16 +325,18 @@ class Scheduling:
         stored = self._func(member).in_() if reader is None else reader
         return by_threads(self.script, found, tile[1], stored, order, self.placement)
 
-    def _blocks_for(self, member: Member, order: tuple[int, ...]) -> Blocks | None:
+    def _blocks_for(
+        self, member: Member, order: tuple[int, ...], reader: Member | None = None
+    ) -> Blocks | None:
         """How blocks of threads compute a sum whose factors are read again; None if they are
-        not. ``order``: of the dimensions in which it is stored.
+        not. ``order``: of the dimensions in which it is stored, or in which a ``reader`` has them.
         """
         if not order or member.label in self.plan.unstaged:
             return None
         reuse, plan = reuse_of(member, self.placement, order.index(0)), self.plan
         if reuse is None:
             return None
-        return blocks_for(reuse, member, self.placement, plan.known, plan.machine)
+        return blocks_for(reuse, member, reader, self.placement, plan.known, plan.machine)
 
     def _first(self, member: Member, func: Recorded) -> Grid:
         """The kernel of what a Func is before its updates."""

@@ -54,7 +54,7 @@ class Factor:
 class Sums:
     """``n`` times ``m`` results, ``others`` times, of ``terms`` each; ``inner``: the lengths of the
     two inner loops over terms; ``work``: multiply-adds that a term is as long as, written out;
-    ``registers`` of a sum.
+    ``last``: that what is made of a sum is as long as; ``registers`` of a sum.
     """
 
     n: int
@@ -64,6 +64,7 @@ class Sums:
     factors: tuple[Factor, ...] = (Factor(True, False), Factor(False, True))
     inner: tuple[int, int] = (16, 1)
     work: int = 1
+    last: int = 0
     registers: int = 1
 
 
@@ -91,9 +92,11 @@ class Tile:
         return self.n * self.lanes, self.m * self.rows
 
     def fits(self, sums: Sums) -> bool:
-        """Whether its sums stay in registers, and the inner loop is soon compiled."""
+        """Whether its sums stay in registers, and the inner loop, and what is made of the sums, are
+        soon compiled.
+        """
         sums_of_a_thread, times = self.n * self.m, min(sums.inner[0], RUN_OF_TERMS)
-        written_out = sums_of_a_thread * times * sums.work
+        written_out = sums_of_a_thread * max(times * sums.work, sums.last)
         return sums_of_a_thread * sums.registers <= HELD and written_out <= WRITTEN_OUT
 
     def written_out(self, inner: tuple[int, int], work: int = 1) -> int:

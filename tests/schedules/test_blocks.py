@@ -342,10 +342,28 @@ def angles() -> hl.Func:
     return summed((x, y), hl.sin(a[k, y] * b[x, k]))
 
 
+def whole_numbers() -> hl.Func:
+    kind, k = hl.Int(32), hl.RDom([(0, 32)], "k")
+    a, b, total, out = image("a", 2, kind), image("b", 2, kind), hl.Func("total"), hl.Func("out")
+    total[x, y] += a[k, y] * b[x, k]
+    out[x, y] = total[x, y]
+    return out
+
+
+def beside(edge: Callable[[Any], Any]) -> hl.Func:
+    """What is made of a product and of an image that goes on beyond its edges."""
+    a, b, k, image_ = image("a", 2), image("b", 2), hl.RDom([(0, 32)], "k"), image("image", 2)
+    around = edge(image_)
+    return summed((x, y), a[k, y] * b[x, k], lambda total: total - around[x + 3, y + 1])
+
+
 @pytest.mark.parametrize(
     ("make", "sums"),
     [
         (product, "4 x 16"),
+        (whole_numbers, "4 x 8"),
+        (lambda: beside(hl.BoundaryConditions.repeat_edge), "4 x 16"),
+        (lambda: beside(hl.BoundaryConditions.mirror_image), "4 x 4"),
         (squared_distances, "4 x 16"),
         (lambda: chosen_terms(F32), "4 x 8"),
         (lambda: chosen_terms(hl.Float(16)), "4 x 8"),
@@ -353,7 +371,7 @@ def angles() -> hl.Func:
         (angles, "4 x 2"),
     ],
 )
-def test_what_a_term_costs_chooses_the_tile(make: Callable[[], hl.Func], sums: str) -> None:
+def test_costs_choose_the_tile(make: Callable[[], hl.Func], sums: str) -> None:
     assert f"{sums} sums each" in hb.autoschedule(make(), target="sm_90a").report
 
 

@@ -55,6 +55,21 @@ def test_a_short_one_is_a_threads_own() -> None:
     assert "scans" not in report(recurrence(lambda v: v(0) + v(1), count=40))
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_steps_too_few_to_read_each_other_are_a_threads_own(steps: int) -> None:
+    """Halide would let them run at once, which a scan of so many back would not be."""
+    source, out = hl.ImageParam(F32, 2, "X"), hl.Func("out")
+    r = hl.RDom([(steps, steps)], "r")
+    out[x, y] = source[x, y]
+    out[r, y] += out[r - steps, y]
+    kernel = hb.compile(out, target="sm_90a", schedule="auto")
+    data = np.arange(40, dtype=np.float32).reshape(4, 10)
+    found = kernel.interpret(X=data, sizes=data.shape)
+    exact = data.copy()
+    exact[:, steps : 2 * steps] += data[:, :steps]
+    assert np.array_equal(found, exact)
+
+
 def test_columns_have_threads_side_by_side() -> None:
     source, out = hl.ImageParam(F32, 2, "X"), hl.Func("out")
     r = hl.RDom([(1, source.height() - 1)], "r")

@@ -17,6 +17,7 @@ _DIVISION = 8
 _CALL = 12  # exp, sin, pow, ...
 _CHEAP = frozenset({"abs", "likely", "select", "reinterpret", "absd"})
 _BRANCHES, _REDUCTION = 16, 64  # in a text: of a branch or a division of integers, of an angle
+_FORMS = 3  # of an access: by vectors, by elements, at an edge
 _MULTIPLY_ADD = 8  # and below
 
 
@@ -33,25 +34,39 @@ def operations(e: Expr) -> int:
 
 def written(e: Expr) -> int:
     """How many multiply-adds what is done with loaded elements is as long as, as NVRTC sees it:
-    calls and divisions are sequences, angles are reduced in a loop. Where a condition chooses that
-    no element decides, only one side is computed: a branch.
+    calls and divisions are sequences, angles are reduced in a loop, products of integers take it as
+    long as two. Where a condition chooses that
+    no element decides, only one side is computed: a branch. Of where elements lie, branches and
+    divisions count, in each form of an access.
     """
     total, waiting = 0, [e]
     while waiting:
         part = waiting.pop()
         if isinstance(part, Call) and ELEMENT in part.name:
+            total += _FORMS * sum(_BRANCHES for i in part.args for x in walk_expr(i) if _parts(x))
             continue
         waiting += expr_children(part)
         match part:
             case Call(name=name) if name.startswith(("sin_", "cos_", "tan_")):
                 total += _REDUCTION
-            case Binary(BinaryOp.DIV | BinaryOp.MOD, _, divisor) if part.type.is_integer:
-                total += _one(part) if isinstance(divisor, IntImm) else _BRANCHES
+            case Binary(BinaryOp.MUL, _, _) if part.type.is_integer:
+                total += 2 * _MULTIPLY_ADD
+            case Binary(BinaryOp.DIV | BinaryOp.MOD, _, _) if part.type.is_integer:
+                total += _BRANCHES if _parts(part) else _one(part)
             case Select(condition, _, _) if not _loads(condition):
                 total += _BRANCHES
             case _:
                 total += _one(part)
     return max(1, total // _MULTIPLY_ADD)
+
+
+def _parts(e: Expr) -> bool:
+    """Whether it is a branch, or a division of integers that is a sequence."""
+    match e:
+        case Binary(BinaryOp.DIV | BinaryOp.MOD, _, divisor):
+            return e.type.is_integer and not isinstance(divisor, IntImm)
+        case _:
+            return isinstance(e, Select)
 
 
 def _loads(e: Expr) -> bool:

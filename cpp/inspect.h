@@ -59,6 +59,10 @@ std::vector<Halide::Func> subtracted_last(Halide::Internal::Function sum, const 
 Halide::Func operand(Halide::Internal::Function sum, int factor,
                      const std::vector<std::string> &order, const std::string &name);
 
+// Has the only update of `sum` add products of two factors to its element, where it adds such as count
+// under a condition or are taken in fewer bits; whether these are the same, else nothing changes.
+bool as_product(Halide::Internal::Function sum);
+
 // Has the factors of the products of float32 that the only update of `sum` adds to its element be
 // values of 16 bits that are cast to it; whether these are the same, else nothing changes.
 bool narrow_factors(Halide::Internal::Function sum);

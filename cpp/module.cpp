@@ -221,6 +221,8 @@ PYBIND11_MODULE(_native, m) {
              const std::string &name) {
               return bridge::subtracted_last(sum.function(), bridge::functions(readers), name);
           });
+    m.def("as_product",
+          [](const Halide::Func &sum) { return bridge::as_product(sum.function()); });
     m.def("narrow_factors",
           [](const Halide::Func &sum) { return bridge::narrow_factors(sum.function()); });
     m.def("counted_from_zero",

@@ -13,6 +13,7 @@ from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.float8 import e4m3, e5m2
 from halide_bridge.groups import Taps, grouped
 from halide_bridge.instead import (
+    as_product,
     clone,
     counted_from_zero,
     divided_last,
@@ -55,6 +56,7 @@ __all__ = [
     "SizeClass",
     "Taps",
     "adjoint",
+    "as_product",
     "autoschedule",
     "clone",
     "cluster",

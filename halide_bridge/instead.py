@@ -141,6 +141,26 @@ def counted_from_zero(sum_: Func) -> Func:
     return sum_
 
 
+def as_product(sum_: Func) -> Func:
+    """Have a sum add products of two factors, where it adds such as count under a condition or are
+    taken in fewer bits. ``f[...] += select(p, a * b, 0)`` is ``select(p, a, 0) * b``: each part of
+    ``p`` that ``&`` joins goes to a factor that has all variables of the result which it has; the
+    other factor is read where the term does not count, and multiplied by zero. ``f[...] += i32(a *
+    b)`` is ``i32(a) * i32(b)`` for integers of which every product has room in their type, as those
+    of u8 by s8 have in int16. Returns ``sum_``; ``ScheduleError`` for terms that are no such
+    product.
+    """
+    if not native().as_product(sum_):
+        raise ScheduleError(
+            f"the terms of `{plain(sum_.name())}` are no product of two factors in other words",
+            why="a condition of both rows and columns belongs to neither factor, and products that "
+            "are rounded or wrap around are none of wider factors",
+            hint="f[...] += select(condition, a * b, 0), or i32(i16(a) * i16(b)) of u8 and s8",
+            where=caller_location(),
+        )
+    return sum_
+
+
 def narrow_factors(sum_: Func) -> Func:
     """Have the factors of a sum's products in float32 be values of float16, or of bfloat16 where
     elements are cast from that, which tensor units multiply: elements of these types and bytes, and

@@ -27,6 +27,7 @@ from halide_bridge.schedules.factors import (
     set_divided,
     set_narrow,
     set_narrow_factors,
+    set_products,
     set_sums_apart,
     set_together,
     set_zero_points,
@@ -156,7 +157,9 @@ def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan
     apart = partial(set_apart, known=known, machine=machine, given=wanted.tilings)
     halves = partial(set_narrow_factors, known=known)
     sums = partial(set_sums_apart, known=known)
-    for step in (sums, set_narrow, set_divided, set_counted, halves, zero_points, one, apart):
+    products = partial(set_products, known=known)
+    first = (sums, set_narrow, products, set_divided, set_counted)
+    for step in (*first, halves, zero_points, one, apart):
         changed = step(program)
         program = read_program(outputs, wanted.asked) if changed else program
         lines += ["f = hb.funcs(output)", *changed, ""] if changed else []

@@ -25,7 +25,10 @@ from halide_bridge.schedules.recognise.differences import has_zero_points
 from halide_bridge.schedules.recognise.divided import divided_of, has_same
 from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import has_wide_factors, only_cast
-from halide_bridge.schedules.recognise.products import computed_factors
+from halide_bridge.schedules.recognise.products import (
+    computed_factors,
+    is_product_in_other_words,
+)
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.together import precision_of, products_of
 from halide_bridge.schedules.recognise.updates import begins_elsewhere, sums_of
@@ -89,6 +92,17 @@ def set_counted(program: Program) -> list[str]:
     for member in (m for m in program if begins_elsewhere(m, program)):
         counted_from_zero(member.handle)
         lines.append(f'hb.counted_from_zero(f["{member.label}"])')
+    return lines
+
+
+def set_products(program: Program, known: Guess) -> list[str]:
+    """Have terms be products of two factors that are such in other words, where their sum then is
+    for tensor units. Lines of Python, as below.
+    """
+    lines: list[str] = []
+    for member in (m for m in program if is_product_in_other_words(m, program)):
+        if _fills(member, known) and native().as_product(member.handle):
+            lines.append(f'hb.as_product(f["{member.label}"])')
     return lines
 
 

@@ -24,7 +24,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import free_vars, map_expr
-from selector.ir.types import BOOL
+from selector.ir.types import BOOL, INT32
 
 TRUE = IntImm(1, BOOL)
 
@@ -59,9 +59,10 @@ def implying(condition: Expr, names: Set[str], least: Callable[[Expr], Expr | No
 
 
 def slack(condition: Expr) -> Affine | None:
-    """What is not negative exactly where an ordering of integers holds; None for anything else."""
+    """What is not negative exactly where an ordering of indices holds, which do not wrap around;
+    None for anything else."""
     match condition:
-        case Compare(_, a) if not a.type.is_integer:
+        case Compare(_, a) if a.type != INT32:
             return None
         case Compare(CompareOp.LT, a, b):
             return to_affine(b) - to_affine(a) - 1
@@ -76,7 +77,7 @@ def slack(condition: Expr) -> Affine | None:
 
 
 def lane_slacks(condition: Expr) -> tuple[Affine, Affine] | None:
-    """The least and the largest slack of the lanes of an ordering of integers: every lane holds
+    """The least and the largest slack of the lanes of an ordering of indices: every lane holds
     where the least is not negative, and none where the largest is. None for anything else.
     """
     match condition:
@@ -86,7 +87,7 @@ def lane_slacks(condition: Expr) -> tuple[Affine, Affine] | None:
             less, more = b, a
         case _:
             return None
-    if not less.type.is_integer:
+    if less.type.element != INT32:
         return None
     walked = access(Binary(BinaryOp.SUB, more, less))
     if walked is None or any(s.constant is None for s, _ in walked.levels):

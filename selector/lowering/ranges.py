@@ -25,7 +25,6 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import add, sub
 from selector.ir.traverse import free_vars
-from selector.ir.types import INT32
 from selector.lowering.predicates import TRUE, implying, slack
 
 Interval = tuple[Affine, Affine]
@@ -174,7 +173,7 @@ def holds_in(condition: Expr, ranges: Ranges) -> Expr | None:
     """A condition free of loop variables that implies ``condition`` in all iterations."""
 
     def least(part: Expr) -> Expr | None:
-        room = slack(part) if isinstance(part, Compare) and part.a.type == INT32 else None
+        room = slack(part)
         found = None if room is None else ranges.interval(room)
         if found is None:
             return None

@@ -55,18 +55,6 @@ MISSES = {
     "float32": (product, (F32, F32, lambda a, b, k: a[k, i] * b[j, k])),
     "are not taken in": (product, (F16, F16, lambda a, b, k: a[k, i] * b[j, k])),
     "starts with is computed": (from_a_sum, ()),
-    "have one factor be 0 where": (
-        product,
-        (
-            F16,
-            F32,
-            lambda a, b, k: hl.select(k.x < i, hl.f32(a[k, i]) * hl.f32(b[j, k]), hl.f32(0)),
-        ),
-    ),
-    "in int16 and cast afterwards: cast each": (
-        product,
-        (hl.Int(8), hl.Int(32), lambda a, b, k: hl.i32(hl.i16(a[k, i]) * hl.i16(b[j, k]))),
-    ),
     "cast each factor": (product, (F16, F32, lambda a, b, k: hl.f32(a[k, i] * b[j, k]))),
     "no product of two matrices": (
         product,

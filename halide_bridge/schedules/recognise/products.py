@@ -18,13 +18,19 @@ from halide_bridge.schedules.recognise.program import (
 from halide_bridge.schedules.sizes import is_argument
 from selector.dataclass import dataclass
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Select, Var
-from selector.ir.traverse import walk_expr
+from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT32, INT32, Kind, Type
+from selector.operands.exact import bounds, whole_numbers
 
 STARTS = "its sum does not begin at 0: count from there, and add where it begins to indices"
 SOME = (
     "a condition says which terms count: have one factor be 0 where they do not, "
     "`hl.select(condition, a, 0) * b`"
+)
+BOTH = "a condition of its rows and columns says which terms count, which neither factor can have"
+MORE = (
+    "its terms are products and others: add the others up in an update of their own, "
+    "`f[...] += a * b` and then `f[...] += a`"
 )
 
 
@@ -168,18 +174,65 @@ def added_to(value: Expr, member: Member, number: int = 0) -> Expr | None:
             return None
 
 
+def is_product_in_other_words(member: Member, program: Program) -> bool:
+    """Whether the terms of a sum are products for tensor units that count under a condition, or are
+    cast afterwards; whether these have two factors of the same values, the native module judges.
+    """
+    pair = _in_other_words(added(member))
+    if pair is None or member.fixed or not may_be_multiplied(pair, member, program):
+        return False
+    return used_by(pair, member) is not None
+
+
+def _in_other_words(e: Expr | None) -> tuple[Expr, Expr] | None:
+    """The factors of such a product."""
+    match e:
+        case Cast(value=Binary(BinaryOp.MUL, a, b)) | Select(
+            _, Binary(BinaryOp.MUL, a, b), IntImm(0) | FloatImm(0.0)
+        ):
+            return a, b
+        case Select(_, Cast() as product, IntImm(0) | FloatImm(0.0)):
+            return _in_other_words(product)
+        case _:
+            return None
+
+
 def _no_product(member: Member) -> str:
     """What keeps terms from being products that are added, where they would be; else nothing."""
     match added(member):
-        case Cast(value=Binary(BinaryOp.MUL, a, b)) if {*map(_is_read, (a, b))} == {True}:
-            rounds = ", which rounds them" if a.type.is_float else ""
-            return (
-                f"its products are taken in {a.type} and cast afterwards{rounds}: cast each factor"
-            )
-        case Select(_, Binary(BinaryOp.MUL), IntImm(0) | FloatImm(0.0)):
-            return SOME
+        case Cast(value=Binary(BinaryOp.MUL, a, b) as product) if _is_read(a) and _is_read(b):
+            why = f"its products are taken in {a.type} and cast afterwards"
+            if a.type.is_float:
+                why += ", which rounds them"
+            elif bounds(product, {}) == whole_numbers(a.type):
+                why += ", where they may wrap around"
+            return f"{why}: cast each factor"
+        case Select(condition) as term if (pair := _in_other_words(term)) is not None:
+            return SOME if _belongs(condition, pair, member) else BOTH
+        case Binary(BinaryOp.ADD | BinaryOp.SUB) as terms if _has_product(terms):
+            return MORE
         case _:
             return ""
+
+
+def _belongs(condition: Expr, pair: tuple[Expr, Expr], member: Member) -> bool:
+    """Whether each part of a condition has variables of the result that one factor has."""
+    match condition:
+        case Binary(BinaryOp.AND, a, b):
+            return _belongs(a, pair, member) and _belongs(b, pair, member)
+        case _:
+            return any(free_vars(condition) & {*member.args} <= free_vars(e) for e in pair)
+
+
+def _has_product(e: Expr) -> bool:
+    """Whether one of the terms of a sum multiplies two elements."""
+    match e:
+        case Binary(BinaryOp.ADD | BinaryOp.SUB, a, b):
+            return _has_product(a) or _has_product(b)
+        case Binary(BinaryOp.MUL, a, b):
+            return _is_read(a) and _is_read(b)
+        case _:
+            return False
 
 
 def _is_read(e: Expr) -> bool:

@@ -21,7 +21,6 @@ from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
 from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import (
-    Compare,
     Expr,
     For,
     ForKind,
@@ -35,7 +34,6 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import conjuncts, free_vars
-from selector.ir.types import INT32
 from selector.lowering.normalize import sequence
 from selector.lowering.predicates import is_predicated, slack
 from selector.lowering.structure import loaded_names
@@ -67,7 +65,7 @@ def whole_iterations(s: For, context: KernelContext) -> WholeIterations | None:
     rooms = [*dict.fromkeys(r + n for v in vectors for r, n in v.needs.least.items())]
     tests = [*dict.fromkeys(t for v in vectors for t in v.needs.tests)]
     for c in (part for condition in conditions for part in conjuncts(condition)):
-        room = slack(c) if s.name in free_vars(c) and _of_integers(c) else None
+        room = slack(c) if s.name in free_vars(c) else None
         if room is not None:
             rooms.append(room)
         else:
@@ -99,10 +97,6 @@ def _vectors(
             return None
         found.append(v)
     return tuple(found) if len(found) in (0, len(stores)) else None
-
-
-def _of_integers(condition: Expr) -> bool:
-    return isinstance(condition, Compare) and condition.a.type == INT32
 
 
 def _in_registers(turn: str, s: Store, context: KernelContext) -> bool:

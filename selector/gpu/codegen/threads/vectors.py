@@ -86,7 +86,7 @@ class Needs:
                 self.holds(b, wanted=wanted)
             case _ if LANE.name not in free_vars(condition):
                 self.tests[condition if wanted else Not(condition)] = None
-            case Compare(_, a) if a.type.is_integer and (room := slack(condition)) is not None:
+            case _ if (room := slack(condition)) is not None:
                 self.everywhere(room if wanted else -room - 1)
             case _:
                 raise Unknown

@@ -1,0 +1,114 @@
+// Terms that are a product of two factors in other words: of which a condition says whether they
+// count, or that are multiplied in fewer bits than they are added up in.
+
+#include "reads.h"
+
+namespace bridge {
+
+using namespace Halide::Internal;
+using Halide::Expr;
+
+namespace {
+
+// Undefined where there is no such product.
+struct Pair {
+    Expr a, b;
+};
+
+bool fits(const ConstantInterval &all, const Halide::Type &t) {
+    return all.is_bounded() && t.can_represent(all.min) && t.can_represent(all.max);
+}
+
+// An integer in another type; undefined where it would be another number.
+Expr kept(const Halide::Type &t, const Expr &e) {
+    const Cast *cast = e.as<Cast>();
+    bool twice = cast && fits(constant_integer_bounds(cast->value), cast->type);
+    const Expr &inner = twice ? cast->value : e;
+    return fits(constant_integer_bounds(inner), t) ? Cast::make(t, inner) : Expr();
+}
+
+// A product of integers that has room in the type of its factors.
+Pair widened(const Halide::Type &t, const Mul *mul) {
+    bool whole = mul && t.is_int_or_uint() && mul->type.is_int_or_uint();
+    if (!whole) {
+        return {};
+    }
+    ConstantInterval product = constant_integer_bounds(mul->a) * constant_integer_bounds(mul->b);
+    Pair found = {kept(t, mul->a), kept(t, mul->b)};
+    bool exact = fits(product, mul->type) && found.a.defined() && found.b.defined();
+    return exact ? found : Pair{};
+}
+
+// A factor where a condition holds, and zero: what it is cast from, if it is.
+Expr masked(const Expr &condition, const Expr &e) {
+    if (const Cast *cast = e.as<Cast>()) {
+        return Cast::make(e.type(), masked(condition, cast->value));
+    }
+    return Halide::select(condition, e, make_zero(e.type()));
+}
+
+class Products {
+    const Function &sum;
+
+    // Whether a factor has all variables of the result that a condition has.
+    bool has(const Expr &factor, const Expr &condition) const {
+        std::vector<std::string> asked = own_of(sum, condition);
+        return std::all_of(asked.begin(), asked.end(),
+                           [&](const std::string &v) { return expr_uses_var(factor, v); });
+    }
+
+public:
+    explicit Products(const Function &sum) : sum(sum) {
+    }
+
+    Pair of(const Expr &e) const {
+        if (const Mul *mul = e.as<Mul>()) {
+            return {mul->a, mul->b};
+        }
+        if (const Cast *cast = e.as<Cast>()) {
+            return widened(e.type(), cast->value.as<Mul>());
+        }
+        const auto *select = e.as<Halide::Internal::Select>();
+        if (!select || !is_const_zero(select->false_value)) {
+            return {};
+        }
+        Pair found = of(select->true_value);
+        std::vector<Expr> conditions;
+        split_into_ands(select->condition, conditions);
+        for (const Expr &condition : conditions) {
+            bool first = found.a.defined() && has(found.a, condition);
+            if (!first && !(found.b.defined() && has(found.b, condition))) {
+                return {};
+            }
+            Expr &factor = first ? found.a : found.b;
+            factor = masked(condition, factor);
+        }
+        return found;
+    }
+};
+
+}  // namespace
+
+bool as_product(Function sum) {
+    if (sum.updates().size() != 1 || sum.outputs() != 1) {
+        return false;
+    }
+    Expr &value = sum.update(0).values()[0];
+    const Expr whole = substitute_in_all_lets(value);
+    const Add *add = whole.as<Add>();
+    bool last = add && is_read(add->a.as<Call>(), sum);
+    if (!add || (!last && !is_read(add->b.as<Call>(), sum))) {
+        return false;
+    }
+    const Expr &own = last ? add->a : add->b, &term = last ? add->b : add->a;
+    Reads more(sum);
+    term.accept(&more);
+    Pair found = Products(sum).of(term);
+    if (!more.places.empty() || term.as<Mul>() || !found.a.defined()) {
+        return false;
+    }
+    value = common_subexpression_elimination(own + found.a * found.b);
+    return true;
+}
+
+}  // namespace bridge

@@ -142,7 +142,7 @@ def product_sum(p: Program, wide: Mapping[str, Array], power: int = 1) -> Array:
     """The sum of the products, or of powers of them."""
     total = np.zeros(p.stored[::-1], np.int64 if p.accumulator == "s32" else np.float64)
     of = {"": 1, "left": 2, "product": 2, "param": 3, "negative": -1}
-    zero = {name: ZERO_POINTS[name] if name in p.zero_points else 0 for name in "AB"}
+    zero = {name: ZERO_POINTS[name] for name in p.zero_points}
     for point in _points(p):
         match p.factor:
             case "place":
@@ -152,7 +152,7 @@ def product_sum(p: Program, wide: Mapping[str, Array], power: int = 1) -> Array:
             case _:
                 factor = np.asarray(of[p.factor])
         a, b = _read(p.a, wide["A"], point), _read(p.b, wide[p.b.name], point)
-        product = factor * (a - zero["A"]) * (b - zero["B"])
+        product = factor * (a - zero.get(p.a.name, 0)) * (b - zero.get(p.b.name, 0))
         for m in p.masks:
             product = np.where(_values(m.condition, point) >= 0, product, 0)
         total += product**power

@@ -42,7 +42,8 @@ def of_bytes(r: Random, p: Program) -> Program:
     """Zero points, which only integers have."""
     if p.accumulator != "s32" or any(m.kind in ("left", "right") for m in p.masks):
         return p
-    return replace(p, zero_points=r.choice(("A", "B", "AB", "A")))
+    names = ("A", "B", "AB", "A") if p.a.name != p.b.name else ("A",)
+    return replace(p, zero_points=r.choice(names))
 
 
 def subtracted(r: Random, p: Program) -> Program:

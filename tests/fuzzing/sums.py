@@ -73,13 +73,14 @@ def finished(p: Program, wide: Mapping[str, Array]) -> Array:
     """What is made of the sums of a program, of arrays as numbers."""
     start, first = _start(p, wide), product_sum(p, wide)
     second = product_sum(p, {**wide, "B": wide["C"]}) if p.second else np.asarray(0)
-    total = start - first if p.minus else start + first
+    sign = -1 if p.minus else 1
+    total = start + sign * first
     updates = p.updates if "second" in p.updates or p.second != "update" else ("second", *p.updates)
     for name in updates:
         total = _updated(name, total, second)
     match p.second:
         case "accumulator":
-            total = total + start + second
+            total = total + start + sign * second
         case "value":
             total = total - second
         case _:

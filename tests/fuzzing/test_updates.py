@@ -41,6 +41,7 @@ PROGRAMS = {
     "two sums of a tuple": product(second="value", updates=("relu",)),
     "the largest element beside": product(beside="largest", updates=("row", "running")),
     "subtracted": product(minus=True, alone=True, start="bias"),
+    "two sums subtracted": product(minus=True, second="accumulator", start="one"),
     "scaled": product(factor="column", alone=True),
     "some outputs": product(masks=(Mask("where", index((1, "x"), (-1, "y"))),), start="one"),
     "zero points": of_bytes(zero_points="AB", alone=True),

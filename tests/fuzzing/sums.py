@@ -73,13 +73,14 @@ def finished(p: Program, wide: Mapping[str, Array]) -> Array:
     """What is made of the sums of a program, of arrays as numbers."""
     start, first = _start(p, wide), product_sum(p, wide)
     second = product_sum(p, {**wide, "B": wide["C"]}) if p.second else np.asarray(0)
-    total = start - first if p.minus else start + first
+    sign = -1 if p.minus else 1
+    total = start + sign * first
     updates = p.updates if "second" in p.updates or p.second != "update" else ("second", *p.updates)
     for name in updates:
         total = _updated(name, total, second)
     match p.second:
         case "accumulator":
-            total = total + start + second
+            total = total + start + sign * second
         case "value":
             total = total - second
         case _:
@@ -142,7 +143,7 @@ def product_sum(p: Program, wide: Mapping[str, Array], power: int = 1) -> Array:
     """The sum of the products, or of powers of them."""
     total = np.zeros(p.stored[::-1], np.int64 if p.accumulator == "s32" else np.float64)
     of = {"": 1, "left": 2, "product": 2, "param": 3, "negative": -1}
-    zero = {name: ZERO_POINTS[name] if name in p.zero_points else 0 for name in "AB"}
+    zero = {name: ZERO_POINTS[name] for name in p.zero_points}
     for point in _points(p):
         match p.factor:
             case "place":
@@ -152,7 +153,7 @@ def product_sum(p: Program, wide: Mapping[str, Array], power: int = 1) -> Array:
             case _:
                 factor = np.asarray(of[p.factor])
         a, b = _read(p.a, wide["A"], point), _read(p.b, wide[p.b.name], point)
-        product = factor * (a - zero["A"]) * (b - zero["B"])
+        product = factor * (a - zero.get(p.a.name, 0)) * (b - zero.get(p.b.name, 0))
         for m in p.masks:
             product = np.where(_values(m.condition, point) >= 0, product, 0)
         total += product**power

@@ -41,9 +41,14 @@ PROGRAMS = {
     "two sums of a tuple": product(second="value", updates=("relu",)),
     "the largest element beside": product(beside="largest", updates=("row", "running")),
     "subtracted": product(minus=True, alone=True, start="bias"),
+    "two sums subtracted": product(minus=True, second="accumulator", start="one"),
     "scaled": product(factor="column", alone=True),
     "some outputs": product(masks=(Mask("where", index((1, "x"), (-1, "y"))),), start="one"),
     "zero points": of_bytes(zero_points="AB", alone=True),
+    "a zero point of one array twice": replace(
+        of_bytes(zero_points="A"),
+        b=replace(of_bytes().a, index=(index((1, "r.x")), index((1, "x")))),
+    ),
     "from before 0": product(sums=(Sum(96, 96, begin=-3),)),
     "some terms from 8 on": product(
         sums=(Sum(96, 96, begin=8),), masks=(Mask("where", index((-1, "r.x"), offset=40)),)

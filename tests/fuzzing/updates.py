@@ -35,14 +35,17 @@ def of_outputs(r: Random, p: Program) -> Program:
 
 
 def declared(r: Random, p: Program) -> Program:
-    return replace(p, declared=True)
+    """Of phases Halide needs all taps, however few outputs there are."""
+    phased = any(t.mod for o in p.operands for i in o.index for t in i.terms)
+    return p if phased else replace(p, declared=True)
 
 
 def of_bytes(r: Random, p: Program) -> Program:
     """Zero points, which only integers have."""
     if p.accumulator != "s32" or any(m.kind in ("left", "right") for m in p.masks):
         return p
-    return replace(p, zero_points=r.choice(("A", "B", "AB", "A")))
+    names = ("A", "B", "AB", "A") if p.a.name != p.b.name else ("A",)
+    return replace(p, zero_points=r.choice(names))
 
 
 def subtracted(r: Random, p: Program) -> Program:
@@ -86,7 +89,7 @@ def _may_run(p: Program) -> bool:
 
 
 def _may_be_second(p: Program) -> bool:
-    return p.a.name != p.b.name and not p.b.inline
+    return p.a.name != p.b.name and not p.b.produce
 
 
 ANYWHERE = ((moved, 0.12),)

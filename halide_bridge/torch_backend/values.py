@@ -15,7 +15,7 @@ import halide
 
 from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError
-from selector.interop.torch_backend.graph import Size, TensorType, evaluated
+from selector.interop.regions.graph import Size, TensorType, evaluated
 
 hl: Any = halide
 Extent = Any  # a number, or an Expr of extents of arguments

@@ -131,6 +131,8 @@ class _Names:
     def stride(self, e: Expr) -> Expr:
         """A factor of an index: a constant stays, anything else is a symbol times its integer
         content."""
+        if isinstance(e, IntImm) and e.type is INT32:  # most of them
+            return e
         if e.type.lanes > 1:
             match e:
                 case Broadcast(value, count):

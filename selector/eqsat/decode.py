@@ -45,6 +45,7 @@ from selector.operands.computed_values import Computed
 Term = tuple[object, ...]
 """A constructor's name, then its arguments: terms, tuples of terms (Args), or plain values."""
 
+_ZERO = IntImm(0)
 _ARITHMETIC = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL)
 
 
@@ -115,7 +116,7 @@ class Decoder:
         match term:
             case ("Ramp", tuple(b), tuple(s), int(count)):
                 base, stride = self.expr(b), self.expr(s)
-                if stride == IntImm(0) and base.type.element != INT32:
+                if stride == _ZERO and base.type.element != INT32:
                     return Broadcast(base, count)  # parts of any type, equal ones
                 lanes = base.type.lanes
                 return Ramp(*of_one_type(base, repeated(stride, lanes)), count)
@@ -181,7 +182,7 @@ class Decoder:
     def binary(self, op: BinaryOp, a: Expr, b: Expr) -> Expr:
         """A binary operator; sums of bases that the rules formed are simplified."""
         for zero, other in ((a, b), (b, a)):
-            if zero == IntImm(0) and other.type != INT32 and op in (BinaryOp.ADD, BinaryOp.MUL):
+            if zero == _ZERO and other.type != INT32 and op in (BinaryOp.ADD, BinaryOp.MUL):
                 return other if op is BinaryOp.ADD else zero  # of any type, as strides of copies
         found = Binary(op, *of_one_type(a, b))
         simplified = self.symbols and op in _ARITHMETIC and found.type == INT32

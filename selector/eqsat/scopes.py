@@ -23,7 +23,8 @@ from selector.operands.computed_values import Computed
 class Scope:
     """One outermost tensor allocation: its statements, and their skeletons in the same order.
 
-    ``computed``: the buffers that stand for operands that are computed.
+    ``computed``: the buffers that stand for operands that are computed; ``decoded``: whether bytes
+    may have types that memory does not.
     ``refusals``: why factors of an accumulator stay in its sums, by accumulator, as it is asked:
     all statements of a scope are looked at for it.
     """
@@ -33,6 +34,7 @@ class Scope:
     stores: tuple[Store, ...]
     skeletons: tuple[Skeleton, ...]
     computed: Mapping[str, Computed] = field(default_factory=dict)  # type: ignore[assignment]
+    decoded: bool = False
     refusals: dict[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     @property
@@ -55,7 +57,9 @@ class Scope:
         return found
 
 
-def open_scope(allocation: Allocate, computed: Mapping[str, Computed] | None = None) -> Scope:
+def open_scope(
+    allocation: Allocate, computed: Mapping[str, Computed] | None = None, *, decoded: bool = False
+) -> Scope:
     """The scope of an annotated tensor allocation."""
     placed = accumulators_of(allocation)
     symbols = {name: f"t{i}" for i, name in enumerate(placed)}
@@ -63,4 +67,4 @@ def open_scope(allocation: Allocate, computed: Mapping[str, Computed] | None = N
         s for s in walk_stmt(allocation.body) if isinstance(s, Store) and touches_tensor(s)
     )
     skeletons = tuple(abstract(s, symbols) for s in stores)
-    return Scope(allocation, placed, stores, skeletons, computed or {})
+    return Scope(allocation, placed, stores, skeletons, computed or {}, decoded)

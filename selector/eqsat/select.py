@@ -144,7 +144,8 @@ class _Selector:
         that has no instructions, in parts of one stride, whichever takes least; or in other words.
         Misses are those of the first."""
         prepared = prepare(allocation)
-        first = self.solved(as_decoded(prepared, self.legal) or prepared)
+        decoded = as_decoded(prepared, self.legal)
+        first = self.solved(decoded or prepared, decoded=decoded is not None)
         if not first[2]:
             return first
         sliced = tuple(slice_reductions(prepared))
@@ -180,9 +181,13 @@ class _Selector:
                         yield changed
 
     def solved(
-        self, allocation: Allocate, computed: Mapping[str, Computed] | None = None
+        self,
+        allocation: Allocate,
+        computed: Mapping[str, Computed] | None = None,
+        *,
+        decoded: bool = False,
     ) -> Attempt:
-        scope = open_scope(allocation, computed)
+        scope = open_scope(allocation, computed, decoded=decoded)
         if self.engine is None:
             solution = solve(scope.distinct, self.facts)
         else:
@@ -250,7 +255,8 @@ def _rewritten(scope: Scope, solution: Solution) -> Stmt:
         term = solution.terms[solution.index[skeleton.term]]
         assert term is not None
         decoder = Decoder(skeleton.symbols, skeleton.buffers, scope.computed)
-        return as_stored(decoder.store(term))
+        found = decoder.store(term)
+        return as_stored(found) if scope.decoded else found
 
     return replace(scope.allocation, body=change_stmts(scope.allocation.body, rewrite))
 

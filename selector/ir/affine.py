@@ -37,7 +37,9 @@ def _text(atom: Expr) -> str:
 
 def _term_key(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:
     m = term[0]
-    return (-len(m), [_key(a) for a in m])
+    if len(m) == 1:  # most of them
+        return -1, [_key(m[0])]
+    return -len(m), [_key(a) for a in m]
 
 
 @node

@@ -10,7 +10,7 @@ from typing import TypeVar, cast, get_args
 
 from selector.ir.known import Known
 from selector.ir.nodes import Expr, Let, Load
-from selector.ir.traverse import expr_children, map_expr, substitute, union_of_names
+from selector.ir.traverse import OPERANDS, expr_children, map_expr, substitute, union_of_names
 
 E = TypeVar("E", bound=Known)
 
@@ -24,7 +24,7 @@ def kinds_of(e: Expr) -> int:
     found: int = getattr(e, "known_kinds", 0)
     if not found:
         found = _BITS[type(e)]
-        for child in expr_children(e):
+        for child in OPERANDS[type(e)](e):
             found |= getattr(child, "known_kinds", 0) or kinds_of(child)
         e.known_kinds = found
     return found

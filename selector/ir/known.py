@@ -23,7 +23,8 @@ class Hashed:
 
 class Known(Hashed):
     """Slots for the hash of a node, and for what is below it: the classes of its nodes, the buffers
-    that it loads from and stores to, the variables that are free in it, its polynomial.
+    that it loads from and stores to, the variables that are free in it, its polynomial, the parts
+    of a product.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class Known(Hashed):
         "known_free",
         "known_kinds",
         "known_loads",
+        "known_parts",
         "known_stores",
     )
 
@@ -38,6 +40,7 @@ class Known(Hashed):
     known_free: frozenset[str]
     known_kinds: int
     known_loads: frozenset[str]
+    known_parts: Any  # an Accumulate, or None (selector.lowering.tiles)
     known_stores: frozenset[str]
 
 

@@ -78,7 +78,8 @@ FOLD: dict[BinaryOp, Callable[[int, int], int]] = {
 
 def constant(e: Expr) -> int | None:
     """The integer that every lane of ``e`` holds, if it is a literal or a broadcast of one."""
-    e = in_every_lane(e)
+    while type(e) is Broadcast:
+        e = e.value
     return e.value if type(e) is IntImm else None
 
 

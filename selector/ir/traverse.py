@@ -56,7 +56,7 @@ def _none(_: Var | IntImm | FloatImm) -> tuple[Expr, ...]:
 
 
 # Most of a compilation is spent in walking expressions: a table, and no generator in a generator.
-_OPERANDS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+OPERANDS: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     **dict.fromkeys((Var, IntImm, FloatImm), _none),
     **dict.fromkeys((Cast, Not, Broadcast, VectorReduce, LocToLoc, ExprVar), _value),
     **dict.fromkeys((Binary, Compare), attrgetter("a", "b")),
@@ -74,7 +74,7 @@ _NO_NAMES = frozenset[str]()
 
 def expr_children(e: Expr) -> tuple[Expr, ...]:
     """The direct operands of an expression, in text order."""
-    return _OPERANDS[type(e)](e)
+    return OPERANDS[type(e)](e)
 
 
 _REBUILT: dict[type, Callable[[Any, tuple[Expr, ...]], Expr]] = {
@@ -104,7 +104,7 @@ def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """Rebuild ``e`` with ``f`` applied to its direct operands; the same object if nothing
     changed."""
     kind = type(e)
-    old = _OPERANDS[kind](e)
+    old = OPERANDS[kind](e)
     if not old:
         return e
     new = tuple(map(f, old))
@@ -208,7 +208,7 @@ def walk_expr(e: Expr) -> Iterator[Expr]:
     while stack:
         top = stack.pop()
         yield top
-        stack += _OPERANDS[type(top)](top)[::-1]
+        stack += OPERANDS[type(top)](top)[::-1]
 
 
 def walk_stmt(s: Stmt) -> Iterator[Stmt]:
@@ -227,7 +227,7 @@ def walk_all_exprs(s: Stmt) -> Iterator[Expr]:
         while stack:
             top = stack.pop()
             yield top
-            stack += _OPERANDS[type(top)](top)[::-1]
+            stack += OPERANDS[type(top)](top)[::-1]
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -278,8 +278,8 @@ def free_vars(e: Expr) -> frozenset[str]:
         elif isinstance(e, Let):
             found = free_vars(e.value) | (free_vars(e.body) - {e.name})
         else:
-            operands = _OPERANDS[type(e)](e)
-            found = union_of_names(map(free_vars, operands)) if operands else _NO_NAMES
+            operands = OPERANDS[type(e)](e)
+            found = union_of_names([free_vars(x) for x in operands]) if operands else _NO_NAMES
         e.known_free = found
     return found
 

@@ -91,7 +91,7 @@ class Type(_Facts):
     @property
     def element(self) -> Type:
         """The same scalar with one lane."""
-        return self.with_lanes(1)
+        return self if self.lanes == 1 else _vector(self, 1)
 
     @property
     def stored(self) -> Type:

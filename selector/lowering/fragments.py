@@ -14,14 +14,16 @@ is outermost (matrix product).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
-from selector.dataclass import dataclass
+from selector.dataclass import dataclass, unguarded
 from selector.ir.affine import Affine
 from selector.lowering.tiles import Access, Accumulate, Banded, Operand
 
 BLOCK_ROWS = 8
 BLOCK_BYTES = 16
+
+_NOWHERE = Affine()  # where blocks of bands lie
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +33,8 @@ class Block:
     make them.
 
     Element (0, 0) of a block in memory is at ``symbolic + offset``; blocks of one ``family`` differ
-    in the offset only.
+    in the offset only. ``ragged``: some of its depth lies past the operand's; ``stops``: it must
+    not be read there.
     """
 
     operand: Operand
@@ -41,6 +44,8 @@ class Block:
     family: int
     symbolic: Affine
     offset: int
+    ragged: bool
+    stops: bool
 
     @property
     def per(self) -> int:
@@ -52,49 +57,43 @@ class Block:
         """Index of element (0, 0) of the block, for an operand in memory."""
         return self.symbolic + self.offset
 
-    @property
-    def ragged(self) -> bool:
-        """Whether some of its depth lies past the operand's."""
-        return (self.depth + 1) * self.per > self.operand.depth
 
-    @property
-    def stops(self) -> bool:
-        """Whether it must not be read past the operand's depth."""
-        return self.ragged and isinstance(self.operand, Access) and not self.operand.meets_band
+class Numbers(dict[Hashable, int]):
+    """A number for each value, which equal ones share."""
+
+    def __missing__(self, value: Hashable) -> int:
+        self[value] = number = len(self)
+        return number
 
 
 class Blocks:
     """Makes blocks; what is equal gets the same number, so that comparing is cheap."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
+        self._numbers = Numbers()
         self._columns: dict[int, Column] = {}
         self._operands: dict[int, tuple[Operand, int]] = {}  # by identity: hashing one is slow
-
-    def number(self, value: Hashable) -> int:
-        """A number that equal values share."""
-        return self._numbers.setdefault(value, len(self._numbers))
 
     def of(self, operand: Operand) -> Column:
         """The blocks of an operand, which equal ones share."""
         if id(operand) not in self._operands:
-            self._operands[id(operand)] = (operand, self.number(operand))
+            self._operands[id(operand)] = (operand, self._numbers[operand])
         who = self._operands[id(operand)][1]
         if who not in self._columns:
-            self._columns[who] = Column(operand, who, self.number)
+            self._columns[who] = Column(operand, who, self._numbers)
         return self._columns[who]
 
 
 class Column:
     """The blocks of one operand, of number ``who``: what they have in common is found out once."""
 
-    def __init__(self, operand: Operand, who: int, number: Callable[[Hashable], int]) -> None:
-        self._operand, self._who, self._number = operand, who, number
+    def __init__(self, operand: Operand, who: int, numbers: Numbers) -> None:
+        self._operand, self._who, self._numbers = operand, who, numbers
         self._made: dict[tuple[int, int], Block] = {}
         self._parts: dict[tuple[int, int, bool], tuple[Affine, int, int, int]] = {}
+        per = BLOCK_BYTES // operand.type.bytes
+        self._whole = operand.depth // per  # the first block with less than whole depth
         if isinstance(operand, Access):
-            per = BLOCK_BYTES // operand.type.bytes
-            self._whole = operand.depth // per  # the first block with less than whole depth
             self._units = (operand.row_stride * BLOCK_ROWS, operand.depth_stride * per)
             self._steps = (self._units[0].constant, self._units[1].constant)
 
@@ -107,12 +106,12 @@ class Column:
         return block
 
     def _make(self, row: int, depth: int) -> Block:
-        o = self._operand
+        o, ragged = self._operand, depth >= self._whole
         place = (self._who, row, depth)
         if isinstance(o, Banded):
-            return Block(o, row, depth, self._number(place), -1, Affine(), 0)
-        alone = o.predicate is not None or o.value is not None
-        masked = alone or (depth >= self._whole and not o.meets_band)
+            return Block(o, row, depth, self._numbers[place], -1, _NOWHERE, 0, ragged, False)
+        stops = ragged and not o.meets_band
+        masked = stops or o.predicate is not None or o.value is not None
         down, across = self._steps
         part = (row if down is None else 0, depth if across is None else 0, masked)
         if part not in self._parts:
@@ -121,8 +120,8 @@ class Column:
         offset += (down or 0) * row + (across or 0) * depth
         if o.strips is not None:
             offset = o.strips.place(offset)
-        key = self._number((where, offset, place if masked else None))
-        return Block(o, row, depth, key, family, symbolic, offset)
+        key = self._numbers[where, offset, place if masked else None]
+        return Block(o, row, depth, key, family, symbolic, offset, ragged, stops)
 
     def _part(self, o: Access, row: int, depth: int, masked: bool) -> tuple[Affine, int, int, int]:
         """What blocks in steps of known size from this one on share: the index of its element (0,
@@ -130,8 +129,8 @@ class Column:
         of that with their masks."""
         index = o.base + self._units[0] * row + self._units[1] * depth
         symbolic = index - index.offset
-        where = self._number((o.buffer, symbolic, o.row_stride, o.depth_stride))
-        return symbolic, index.offset, where, self._number((where, masked, o.predicate))
+        where = self._numbers[o.buffer, symbolic, o.row_stride, o.depth_stride]
+        return symbolic, index.offset, where, self._numbers[where, masked, o.predicate]
 
 
 def depth_blocks(operand: Operand) -> int:
@@ -139,7 +138,7 @@ def depth_blocks(operand: Operand) -> int:
     return -(-operand.depth * operand.type.bytes // BLOCK_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class MatrixOp:
     """One m16n8 instruction: accumulator tile (row, column) of a statement, its A and B blocks.
 
@@ -219,10 +218,10 @@ def _by_address(item: tuple[int, MatrixOp]) -> tuple[int, int, int]:
     step, op = item
     if isinstance(op.a[0].operand, Banded):
         return (-1, step, op.statement)
-    return (op.a[0].family, max(block.offset for block in op.a), op.statement)
+    return (op.a[0].family, max([block.offset for block in op.a]), op.statement)
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Fetch:
     """Blocks to bring into registers together (up to four)."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
@@ -156,29 +157,18 @@ def _banded(args: tuple[Expr, ...], rows: int, depth: int) -> Banded:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Statement:
-    """A statement as the key of a cache: the same one, not one that is equal, which takes long to
-    find out.
-    """
-
-    store: Store
-
-    def __hash__(self) -> int:
-        return id(self.store)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Statement) and other.store is self.store
+_UNKNOWN: Any = object()
 
 
 def as_accumulate(s: Store) -> Accumulate | None:
     """The parts of an accumulate statement; None for any other store."""
-    return _parts(_Statement(s)) if isinstance(s.value, Call) else None
+    found: Accumulate | None = getattr(s, "known_parts", _UNKNOWN)
+    if found is _UNKNOWN:
+        found = s.known_parts = _parts(s)
+    return found
 
 
-@lru_cache(maxsize=1024)
-def _parts(statement: _Statement) -> Accumulate | None:
-    s = statement.store
+def _parts(s: Store) -> Accumulate | None:
     match s.value:
         case Call(_, name, (IntImm(m), IntImm(n), IntImm(k), _, a, b)):
             instruction = records.find(name)

@@ -14,8 +14,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `to
 from torch_compiled import compiled  # noqa: E402 - after the skip
 
 from selector.diagnostics import ArgumentError, ArtifactError  # noqa: E402
-from selector.interop.torch_backend import report, store  # noqa: E402
-from selector.interop.torch_backend.graph import from_text  # noqa: E402
+from selector.interop.regions import store  # noqa: E402
+from selector.interop.regions.graph import from_text  # noqa: E402
+from selector.interop.torch_backend import report  # noqa: E402
 from selector.interop.torch_backend.grow import parts  # noqa: E402
 from selector.interop.torch_backend.library import REGION, readable  # noqa: E402
 from selector.interop.torch_backend.region import Region  # noqa: E402
@@ -320,7 +321,7 @@ def test_a_key_follows_from_what_is_computed() -> None:
 
 def test_regions_are_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without Halide leaves regions in a folder; with their kernels it takes them."""
-    from selector.interop.torch_backend.__main__ import main
+    from selector.interop.regions.__main__ import main
 
     model, x = nn.Linear(16, 48).half(), torch.randn(20, 16).half()
     exact = nn.Linear(16, 48)

@@ -14,14 +14,15 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `to
 from torch_regions import TARGET, random, region_of  # noqa: E402
 
 from halide_bridge.torch_backend import compile_region  # noqa: E402
-from selector.interop.torch_backend import choice, report, store, whole  # noqa: E402
-from selector.interop.torch_backend.choice import Times  # noqa: E402
-from selector.interop.torch_backend.graph import (  # noqa: E402
+from selector.interop.regions import store  # noqa: E402
+from selector.interop.regions.graph import (  # noqa: E402
     Node,
     Ref,
     RegionGraph,
     TensorType,
 )
+from selector.interop.torch_backend import choice, report, whole  # noqa: E402
+from selector.interop.torch_backend.choice import Times  # noqa: E402
 from selector.interop.torch_backend.grow import parts  # noqa: E402
 from selector.interop.torch_backend.layouts import turn_images, turn_last  # noqa: E402
 from selector.interop.torch_backend.patches import as_products  # noqa: E402

@@ -14,7 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `to
 
 import torch_compiled  # noqa: E402 - after the skip
 
-from selector.interop.torch_backend import report, store  # noqa: E402
+from selector.interop.regions import store  # noqa: E402
+from selector.interop.torch_backend import report  # noqa: E402
 from selector.interop.torch_backend.report import reports  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("anew")

@@ -9,7 +9,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from halide_bridge.torch_backend import compile_region
-from selector.interop.torch_backend.graph import Node, RegionGraph
+from selector.interop.regions.graph import Node, RegionGraph
 from selector.interop.torch_backend.read import Symbols, checked, encoded, typed
 
 TARGET = "sm_90a"

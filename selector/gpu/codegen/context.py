@@ -126,13 +126,13 @@ class KernelContext:
         if e.type != INT32:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
-        units = {v.name for v in self.host.units.values()}
-        for name in free_vars(e):
-            known = self.host.units[name].name if name in self.host.units else name
-            fixed = known in self.host.grid or known in units
-            if known not in self.host.sizes and not (quotient and fixed):
-                return None  # most of them, so that this comes before any work
-        placed = self.host.grid | units
+        sizes, units = self.host.sizes, self.host.units
+        inside = {units[name].name if name in units else name for name in free_vars(e)} - sizes
+        if inside and not quotient:
+            return None  # most of them, so that this comes before any work
+        placed = self.host.grid | {v.name for v in units.values()}
+        if not inside <= placed:
+            return None
         e = Binary(e.op, substitute(e.a, self.host.units), substitute(e.b, self.host.units))
         names = free_vars(e)
         if not names:

@@ -4,6 +4,8 @@ that they add to.
 
 from __future__ import annotations
 
+from functools import cache
+
 from selector.gpu.ir.lane_maps import ACCUMULATOR
 from selector.gpu.ir.products import Fragment, Record
 from selector.intrinsics.records import TensorInstruction
@@ -20,6 +22,7 @@ def ptx_type(t: Type) -> str:
     return f"{prefix}{t.bits}"
 
 
+@cache
 def warp_record(instruction: TensorInstruction, depth_blocks: int) -> Record:
     """m16n8 over one or two 16-byte blocks of depth; its operands change places where the
     instruction's m is too short for it (``lowering.fragments.is_swapped``).

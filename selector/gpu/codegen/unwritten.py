@@ -154,7 +154,9 @@ def along_rows(o: Access, context: KernelContext) -> bool:
 
 def settled(s: Accumulate, context: KernelContext) -> Accumulate:
     """The statement, whose operands know how far past their depth they may be read; checked."""
-    s = replace(s, a=_settled(s.a, context), b=_settled(s.b, context))
+    a, b = _settled(s.a, context), _settled(s.b, context)
+    if a is not s.a or b is not s.b:
+        s = replace(s, a=a, b=b)
     for operand, other in ((s.a, s.b), (s.b, s.a)):
         if isinstance(operand, Access) and (_by_group(s) or _has_zeros(other)):
             if operand.value is None:
@@ -185,7 +187,7 @@ def _settled(operand: Operand, context: KernelContext) -> Operand:
         whole = context.is_multiple(operand.base, BLOCK_BYTES // operand.type.bytes)
         whole = whole and along_rows(operand, context) and bool(numbers.all())
         known = whole if reached is None else reached[0].covered(reached[1], numbers)
-    return replace(operand, meets_band=known)
+    return operand if known else replace(operand, meets_band=False)
 
 
 def _reached(o: Access, context: KernelContext) -> tuple[Reach, int] | None:

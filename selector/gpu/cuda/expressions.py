@@ -20,7 +20,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, NoReturn
 
 from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
@@ -140,10 +140,7 @@ class _Speller:
         self.words = words
 
     def spell(self, e: Expr) -> _Text:
-        form = _FORMS.get(type(e))
-        if form is None:
-            raise InternalError(f"{e} has no form in a kernel")
-        return form(self, e)
+        return _FORMS[type(e)](self, e)
 
     def inside(self, e: Expr, binds: int) -> str:
         """As an operand of an operator that binds so closely."""
@@ -254,7 +251,7 @@ class _Speller:
         """In brackets are operands that need them, and some, whatever C says, for readers and
         compilers that warn them.
         """
-        (left, one), (right, other) = self.spell(a), self.spell(b)
+        (left, one), (right, other) = _FORMS[type(a)](self, a), _FORMS[type(b)](self, b)
         apart = _APART.get(binds, ())
         if one < binds or one in apart:
             left = f"({left})"
@@ -289,11 +286,18 @@ def _half_bits(value: float, t: Type) -> int:
     return int.from_bytes(struct.pack("<f", value), "little") >> 16
 
 
-_FORMS: dict[type, Callable[[_Speller, Any], _Text]] = {
+class _Forms(dict[type, Callable[[_Speller, Any], _Text]]):
+    """How each kind of node is written."""
+
+    def __missing__(self, kind: type) -> NoReturn:
+        raise InternalError(f"{kind.__name__} has no form in a kernel")
+
+
+_FORMS = _Forms({
     Var: _Speller.variable, IntImm: _integer, FloatImm: _Speller.float, Binary: _Speller.binary,
     Compare: _Speller.compare, Call: _Speller.call, Not: _Speller.negation, Cast: _Speller.cast,
     Select: _Speller.select,
-}  # fmt: skip
+})  # fmt: skip
 _TEMPLATES = {PAIR_IN_PANELS: 3}  # how many arguments; of the PLACES all but the last
 _CALLS: dict[str, Callable[[_Speller, Call], _Text]] = {
     **dict.fromkeys((*PLACES, PAIR_IN_PANELS), _Speller.template),

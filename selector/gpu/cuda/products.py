@@ -107,7 +107,7 @@ def _load(node: LoadFragment) -> list[str]:
 def _operand(x: Operand) -> tuple[str, ...]:
     match x:
         case InRegisters(registers):
-            return tuple(map(str, registers))
+            return tuple([r.name if r.index is None else str(r) for r in registers])
         case InMemory(name, at):
             return (f"{name} + {at // 16}" if at else name,)
 

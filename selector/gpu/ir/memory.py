@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from selector.dataclass import dataclass
+from selector.dataclass import unguarded
 from selector.gpu.ir.views import View
 from selector.ir.nodes import Expr
 from selector.ir.types import Type
@@ -18,7 +18,7 @@ from selector.ir.types import Type
 MOST_APART, MOST_DIMENSIONS = 8, 5
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Map:
     """A tensor map: what the copy engine takes the array ``of`` a call for, ``extents`` elements in
     each dimension and ``strides`` elements apart in all but the innermost, and how many of them a
@@ -49,14 +49,14 @@ class Map:
         return self.steps[dimension] if self.steps else 1
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Prefetch:
     """The copy engine is going to need a ``map``."""
 
     map: str
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Point:
     """A pointer to what is of ``kind``: to an element of shared memory or of an argument. ``by``
     terms: those of the index are added to the pointer one after the other, of which compilers make
@@ -69,7 +69,7 @@ class Point:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class EngineCopy:
     """A box of a tensor ``map``, which begins ``at`` these coordinates, to shared memory of all
     ``blocks`` of a mask; its bytes arrive at a barrier.
@@ -83,7 +83,7 @@ class EngineCopy:
     blocks: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class EngineStore:
     """The same way back."""
 
@@ -92,7 +92,7 @@ class EngineStore:
     at: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class CopyAsync:
     """``CHUNK`` bytes from a pointer to global memory to an address in shared memory, both
     multiples of as many, by cp.async, where they are ``wanted``; ``cache``: past the first one, or
@@ -105,7 +105,7 @@ class CopyAsync:
     wanted: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class CopyElement:
     """Element ``index`` from a pointer to a ``kind`` is set, where it is ``wanted``, to what
     another pointer has at ``source``, or to zero where that is not ``inside``.
@@ -120,7 +120,7 @@ class CopyElement:
     wanted: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class CopyRun:
     """``bytes`` from a pointer to an address by the copy engine; a barrier waits for them."""
 
@@ -130,7 +130,7 @@ class CopyRun:
     barrier: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class LoadShifted:
     """The vectors that hold ``valid`` bytes at ``from`` are on their way to ``to``, as a ``part``
     of what the thread stores at once.
@@ -140,7 +140,7 @@ class LoadShifted:
     valid: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Array:
     """``count`` elements of a thread's own, at a multiple of ``alignment`` bytes, if it matters."""
 
@@ -150,7 +150,7 @@ class Array:
     alignment: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Store:
     """A thread's variable, or an ``element`` of an array or of memory, is set."""
 
@@ -158,7 +158,7 @@ class Store:
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StoreChunk:
     """``CHUNK`` bytes from a pointer to a pointer, both multiples of as many."""
 
@@ -166,7 +166,7 @@ class StoreChunk:
     source: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class LoadVector:
     """Elements of a thread's array ``to`` from the ``first`` on are set to as many behind a pointer
     to memory: at once, 4, 8 or 16 bytes at a multiple of as many, zeros where they are not
@@ -181,7 +181,7 @@ class LoadVector:
     wanted: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StoreVector:
     """4, 8 or 16 bytes the same way back."""
 
@@ -191,7 +191,7 @@ class StoreVector:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StoreWords:
     """The words of a chunk are set, to zeros where they are not ``wanted``; the terms of the index
     are added one after the other.
@@ -202,7 +202,7 @@ class StoreWords:
     wanted: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StorePair:
     """Two neighbours from a view on are set at once, or both by what one register packs; where
     memory has no type of its own, they are of a ``kind``. The terms of the index are added one
@@ -214,7 +214,7 @@ class StorePair:
     kind: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StoreQuad:
     """Four neighbours are set at once, by all lanes of a warp: lanes 2 i and 2 i + 1 have two
     ``values`` each of two tiles side by side, and exchange them. View ``to``: the first one of a
@@ -225,7 +225,7 @@ class StoreQuad:
     values: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StoreEight:
     """Eight neighbours of 16 bits are set at once, by all lanes of a warp: lanes 4 i to 4 i + 3
     have a pair each, packed, of two tiles side by side, and of both in a row ``below``; they
@@ -237,7 +237,7 @@ class StoreEight:
     values: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StoreRun:
     """Neighbours of 16 bits are set, from any element on, by all lanes of a warp. So many ``lanes``
     have a pair each, packed, of what each value is of: pieces that follow each other. View ``to``:
@@ -249,7 +249,7 @@ class StoreRun:
     lanes: int
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StoreRows:
     """A box of 16 rows in shared memory, swizzled by their bytes, goes to an array, ``stride``
     elements from row to row: by all lanes of a warp, and as many ``rows`` and ``columns`` as lie
@@ -267,7 +267,7 @@ class StoreRows:
     runs: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class StoreThere:
     """``value``, of 32 bits, as an element of shared memory that another ``block`` of the cluster
     has at the same place. It has begun, and is not over before a barrier of the cluster.
@@ -278,7 +278,7 @@ class StoreThere:
     block: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Evaluate:
     """A call for what it does to memory, not for its value."""
 

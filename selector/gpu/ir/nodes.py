@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
-from selector.dataclass import dataclass
+from selector.dataclass import unguarded
 from selector.gpu.ir.layouts import Layout
 from selector.gpu.ir.memory import MemoryNode
 from selector.gpu.ir.parameters import Parameter
@@ -30,7 +30,7 @@ from selector.ir.nodes import Expr
 SHARED_ALIGNMENT = 128  # of shared memory that holds no swizzled rows
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Kernel:
     """A function: the ``threads`` of a block and blocks of a ``cluster``, its parameters, the
     declarations that hold in all of it, what it does. Registers suffice for so many ``resident``
@@ -49,7 +49,7 @@ class Kernel:
     alignment: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Memory:
     """Shared memory: a pointer to what is of ``kind``, ``offset`` bytes from its begin. An element
     of an index below ``extents`` lies at the byte that the ``layout`` says, in each of ``stages``
@@ -72,7 +72,7 @@ class Memory:
         return BYTES[self.kind]
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Let:
     """Constants of one type."""
 
@@ -82,7 +82,7 @@ class Let:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class State:
     """Variables of one type that change, and their first values."""
 
@@ -98,7 +98,7 @@ class State:
 _ODD = re.compile(r"[^\x20-\x5b\x5d-\x7e]")
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Comment:
     """What readers of the text are told: one line, whatever names are in it; nothing of it ends
     the line or continues it.
@@ -110,14 +110,14 @@ class Comment:
         object.__setattr__(self, "text", _ODD.sub("?", self.text))
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Local:
     """What is declared in the ``body`` ends with it."""
 
     body: Body
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class For:
     """A loop from ``start`` (None: where the variable is) to before ``stop``; ``how``: rolled,
     unrolled, four iterations as one (fours), or plain, as the compiler likes; ``also``: what is
@@ -133,14 +133,14 @@ class For:
     also: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class If:
     condition: Expr
     then: Body
     otherwise: Body = ()
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Leave:
     """The innermost ``loop`` or its ``iteration``, or the ``kernel``."""
 
@@ -148,13 +148,13 @@ class Leave:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Assign:
     name: str
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Advance:
     """``slot`` goes on to the next stage of so many, or ``by`` as many, and ``phase``, if there is
     one, counts how often it came around. ``how``: by a branch or a select.
@@ -169,7 +169,7 @@ class Advance:
 # ------------------------------------------------------------------ synchronisation
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Init:
     """A barrier whose phases end with so many arrivals."""
 
@@ -177,14 +177,14 @@ class Init:
     arrivals: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Retire:
     """A barrier that nobody comes to any more."""
 
     barrier: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Arrive:
     """An arrival of each thread that comes here. ``bytes`` of the copy engine are awaited, too;
     ``after`` copies: one more arrival when this thread's copies are complete, after ``matrix``: the
@@ -198,7 +198,7 @@ class Arrive:
     block: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Await:
     """Until the phase of this number is over, by its parity; ``how``: spinning or asleep. In vain
     for so many nanoseconds (``within``; 0: for ever), it ends the launch in an error.
@@ -210,7 +210,7 @@ class Await:
     within: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Sync:
     """All threads of a ``scope`` (warp, block, cluster; cluster_data: behind it all see what any of
     them has stored), or the ``threads`` of a named barrier; ``within``: as for ``Await``, by counts
@@ -224,12 +224,12 @@ class Sync:
     within: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class ResetArrivals:
     """Nobody has come to a named barrier yet, where they are counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Fence:
     """For what follows to see: stores by the asynchronous ``proxy``, made ``barriers`` by it,
     registers by ``matrix`` instructions; what threads do to tensor memory (``gpu.ir.tensor``).
@@ -239,14 +239,14 @@ class Fence:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Commit:
     """What this thread has asked of a queue is a group of it."""
 
     queue: str
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Drain:
     """Until all but the last ``pending`` groups are complete; ``half``: have read what they do."""
 
@@ -255,7 +255,7 @@ class Drain:
     half: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Fused:
     """One ``asm`` statement of instructions of wgmma, and of what a group waits for and tells
     between them.
@@ -267,7 +267,7 @@ class Fused:
 # ------------------------------------------------------------------ launch
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Registers:
     """Of each thread of a group from here on: ``more`` or ``fewer`` than at the launch."""
 
@@ -275,7 +275,7 @@ class Registers:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Dependents:
     """The launch after this one may start (``allow``); the one before is complete (``await``)."""
 
@@ -285,7 +285,7 @@ class Dependents:
 # ------------------------------------------------------------------ where data are left out
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Touch:
     """``bytes`` that a thread writes at an address, where they are ``wanted``. ``how``: ``stored``,
     or ``copied``, which ends when its queue of copies says so.
@@ -297,7 +297,7 @@ class Touch:
     wanted: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Read:
     """``ldmatrix`` from ``rows``: matrices of 8 rows of 16 bytes, ``step`` bytes apart, the first
     ones of which begin so many bytes further.

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 
-from selector.dataclass import dataclass
+from selector.dataclass import unguarded
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import Layout
 from selector.gpu.ir.views import View
+from selector.ir.known import Hashed, node
 from selector.ir.nodes import Expr
 
 _RECORD = re.compile(r"(tcgen05\.)?m(\d+)n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+)")
@@ -21,8 +22,8 @@ GROUP_ROWS = 64  # of an instruction of four warps
 ADDS = {"fresh": 0, "add": 1}  # whether a product is added to what is there; else a variable says
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+@node
+class Record(Hashed):
     """A tensor instruction of PTX: m x k elements of type ``a`` times k x n of ``b``, added to m x
     n of ``c``. That of a group of four warps (wgmma) is asynchronous: it reads memory and registers
     until it is drained. ``tensor``: the accumulators lie in tensor memory (``gpu.ir.tensor``).
@@ -59,7 +60,7 @@ def parse_record(text: str) -> Record:
     return Record(int(m), int(n), int(k), *types, tensor=bool(family))
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Register:
     """Of a thread: a variable of its own, or number ``index`` of an array of registers or tiles."""
 
@@ -76,7 +77,7 @@ def parse_register(text: str) -> Register:
     return Register(name, int(index.removesuffix("]")) if index else None)
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class InRegisters:
     """An operand: its blocks, in the order of the lane map."""
 
@@ -86,7 +87,7 @@ class InRegisters:
         return ", ".join(map(str, self.registers))
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class InMemory:
     """An operand: so many bytes behind the start of a ``descriptor``. ``across``: its rows (m or
     n), not its depth, run along memory.
@@ -115,7 +116,7 @@ def parse_operand(text: str) -> Operand:
 # ------------------------------------------------------------------ nodes
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Fragment:
     """An array of registers of C's type ``kind``: tiles of so many each, blocks of one, or numbers
     of rows. The lane map is that of a tile, of a block, or of all.
@@ -127,7 +128,7 @@ class Fragment:
     layout: Layout
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class SetTile:
     """All registers of tile number ``piece`` of a fragment are set."""
 
@@ -136,7 +137,7 @@ class SetTile:
     values: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class MatrixRows:
     """The address of the row of 16 bytes that a lane gives to ``ldmatrix``: lane l that of row l %
     8 of matrix l / 8. Rows are ``step`` elements apart, ``first`` elements from the begin of a view
@@ -154,7 +155,7 @@ class MatrixRows:
 BYTE_PAIRS = ("u8_pair", "s8_pair", "u8_pair_odd", "s8_pair_odd")
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class LoadFragment:
     """Blocks into registers of their own. ``how``: by ``ldmatrix`` or ``ldmatrix_trans``, from the
     rows (``MatrixRows``) ``at`` bytes further; a ``word``, number ``at`` from a lane's pointer on;
@@ -171,7 +172,7 @@ class LoadFragment:
     elements: tuple[Expr, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Descriptor:
     """An operand of wgmma in shared memory, as that takes it: ``leading`` and ``stride`` bytes
     between its parts (``descriptors``), rows of so many bytes swizzled (0: core matrices).
@@ -186,7 +187,7 @@ class Descriptor:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Mma:
     """A tensor instruction: a product is added to the tiles of a fragment from number ``piece`` on;
     ``how``: ``fresh`` where these need no value before, else ``add``; in tensor memory also the
@@ -201,7 +202,7 @@ class Mma:
     b: Operand
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Busy:
     """What asynchronous instructions that follow each other have until they are drained: fragments,
     and the bytes ``first`` to ``last`` behind each of these descriptors' starts. All that is left
@@ -214,7 +215,7 @@ class Busy:
     last: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class Pin:
     """A fragment is written before this and read after it, whatever the compiler moves."""
 

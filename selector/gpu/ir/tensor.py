@@ -13,7 +13,7 @@ Source: PTX ISA, "tcgen05" ("Tensor Memory", "Memory Consistency Model").
 
 from __future__ import annotations
 
-from selector.dataclass import dataclass
+from selector.dataclass import unguarded
 from selector.ir.nodes import Expr
 
 LANE = 1 << 16  # from an address to that one lane further
@@ -25,7 +25,7 @@ MOST_PIECES = 32  # of one load
 LOADS = ("tensor", "tensor_add")  # of LoadFragment: into registers, or added to them
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class TensorAlloc:
     """``columns``, a power of two from 32 on, by all lanes of a warp; their address is written to
     shared memory at byte ``at``, for ``TensorMemory`` to read.
@@ -35,7 +35,7 @@ class TensorAlloc:
     columns: int
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class TensorMemory:
     """A name for the columns that were allocated."""
 
@@ -44,7 +44,7 @@ class TensorMemory:
     columns: int
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class TensorTile:
     """``columns`` of a tensor memory, as far from its begin as ``start``, an address, says."""
 
@@ -54,7 +54,7 @@ class TensorTile:
     columns: int
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class TensorFree:
     """The columns are no more: by all lanes of the warp that has allocated them."""
 
@@ -62,7 +62,7 @@ class TensorFree:
     columns: int
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class TensorBusy:
     """What is left of an ``Mma`` where a kernel is followed without its data: the tile, the first
     piece of it and how many, whether it adds to them, and the bytes behind the starts of its
@@ -78,7 +78,7 @@ class TensorBusy:
     end: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class TensorLoad:
     """The same of a load: where it is ``at`` from the tile on, how many pieces, which fragment."""
 

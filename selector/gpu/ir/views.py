@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selector.dataclass import dataclass
+from selector.dataclass import unguarded
 from selector.ir.nodes import Expr
 
 # Of C's types, that lie in shared memory.
@@ -12,7 +12,7 @@ BYTES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@unguarded
 class View:
     """A part of a memory, ``start`` elements from its begin, and so many bytes (``at``) or elements
     (``index``) further.

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count, islice
 
 from selector.gpu.cuda.expressions import TYPES
 from selector.gpu.ir.memory import StoreEight, StorePair, StoreQuad, StoreRun
 from selector.gpu.ir.nodes import Body, Kernel, Let, Local, Node
 from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.nodes import Binary, BinaryOp, Expr, Select, Var
-from selector.ir.traverse import expr_children, free_vars, map_expr, replaced_all
+from selector.ir.traverse import expr_children, free_vars, map_expr, replaced_all, walk_expr
 from selector.ir.types import FLOAT32
 
 LEAST, OFTEN = 8, 4  # nodes of an expression that is worth a name, and uses
@@ -31,7 +31,7 @@ def name_repeated(kernel: Kernel) -> Kernel:
 
 def _named(node: Node) -> Body:
     match node:
-        case StorePair() | StoreQuad() | StoreEight() | StoreRun():
+        case StorePair() | StoreQuad() | StoreEight() | StoreRun() if _is_long(node.values):
             found = tuple(_repeated(node.values))
             if not found:
                 return (node,)
@@ -43,6 +43,12 @@ def _named(node: Node) -> Body:
             return (Local((*lets, replace(node, values=values))),)
         case _:
             return (node,)
+
+
+def _is_long(values: tuple[Expr, ...]) -> bool:
+    """Whether there are nodes enough for something that is worth a name."""
+    nodes = chain.from_iterable(map(walk_expr, values))
+    return next(islice(nodes, LEAST * OFTEN - 1, None), None) is not None
 
 
 def _let(e: Expr, name: str, names: dict[Expr, Expr]) -> Let:

@@ -8,11 +8,13 @@ from operator import is_
 
 from selector.gpu.ir.nodes import Body, For, Fused, If, Local, Node
 
+_HOLDERS = (Local, For, Fused, If)  # of bodies; most nodes are none
+
 
 def rebuilt(body: Body, change: Callable[[Node], Body]) -> Body:
     """The body with nodes in the place of each, which hold what became of those inside; the same
     object if nothing changed."""
-    return rebuilt_bodies(body, lambda inner: tuple(x for node in inner for x in change(node)))
+    return rebuilt_bodies(body, lambda inner: tuple([x for node in inner for x in change(node)]))
 
 
 def rebuilt_bodies(body: Body, change: Callable[[Body], Body]) -> Body:
@@ -27,6 +29,8 @@ def _same(old: Body, new: Body) -> Body:
 
 
 def _inside(node: Node, change: Callable[[Body], Body]) -> Node:
+    if not isinstance(node, _HOLDERS):
+        return node
     match node:
         case Local(body) | For(body=body) | Fused(body):
             new = rebuilt_bodies(body, change)
@@ -35,5 +39,3 @@ def _inside(node: Node, change: Callable[[Body], Body]) -> Node:
             new, other = rebuilt_bodies(then, change), rebuilt_bodies(otherwise, change)
             same = new is then and other is otherwise
             return node if same else replace(node, then=new, otherwise=other)
-        case _:
-            return node

@@ -10,7 +10,7 @@ from typing import Any
 import torch as installed  # pyright: ignore
 
 from selector.diagnostics import ArgumentError, TargetError
-from selector.interop.torch_backend import store
+from selector.interop.regions import store
 from selector.interop.torch_backend.attention import keep_attention
 from selector.interop.torch_backend.carve import Carve, Options
 from selector.interop.torch_backend.quantised import while_zero, with_zeros

@@ -18,12 +18,12 @@ import torch as installed  # pyright: ignore
 from torch._inductor.custom_graph_pass import CustomGraphPass  # pyright: ignore
 
 from selector.dataclass import dataclass
-from selector.interop.torch_backend import store
+from selector.interop.regions import store
+from selector.interop.regions.graph import RegionGraph, short
 from selector.interop.torch_backend.attention import find_attention
 from selector.interop.torch_backend.calls import call
 from selector.interop.torch_backend.choice import times_of
 from selector.interop.torch_backend.covered import FLAT, POINTWISE, REDUCTIONS, VIEWS, family
-from selector.interop.torch_backend.graph import RegionGraph, short
 from selector.interop.torch_backend.grow import Part, parts
 from selector.interop.torch_backend.layouts import turn_images, turn_last
 from selector.interop.torch_backend.library import REGION

@@ -23,9 +23,9 @@ import torch as installed  # pyright: ignore
 from torch.utils._python_dispatch import _disable_current_modes  # pyright: ignore
 
 from selector.dataclass import dataclass
-from selector.interop.torch_backend import store
+from selector.interop.regions import store
+from selector.interop.regions.graph import RegionGraph, TensorType, evaluated
 from selector.interop.torch_backend.covered import PRODUCTS, family
-from selector.interop.torch_backend.graph import RegionGraph, TensorType, evaluated
 from selector.interop.torch_backend.library import run_of, steps_of
 
 torch: Any = installed

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch as installed  # pyright: ignore
 
-from selector.interop.torch_backend import store
-from selector.interop.torch_backend.graph import Named, Node, Ref, RegionGraph, Symbolic, evaluated
+from selector.interop.regions import store
+from selector.interop.regions.graph import Named, Node, Ref, RegionGraph, Symbolic, evaluated
 from selector.ir.nodes import BufferParam
 from selector.runtime import arguments
 from selector.runtime.arrays import view

@@ -9,7 +9,7 @@ from typing import Any
 import sympy  # torch's own
 import torch as installed  # pyright: ignore
 
-from selector.interop.torch_backend.graph import (
+from selector.interop.regions.graph import (
     Named,
     Node,
     Ref,
@@ -171,7 +171,7 @@ def _default(argument: Any) -> Any:
 def checked(graph: RegionGraph) -> RegionGraph:
     """The graph, if inputs say all of its sizes. ``NotARegion`` if not."""
     from selector.diagnostics import ArtifactError
-    from selector.interop.torch_backend.graph import evaluated
+    from selector.interop.regions.graph import evaluated
 
     known = dict.fromkeys(graph.symbols, 1)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import field
 
 from selector.dataclass import dataclass
-from selector.interop.torch_backend.graph import RegionGraph, TensorType, short
+from selector.interop.regions.graph import RegionGraph, TensorType, short
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,6 @@ class Context:
     divisors: list[tuple[Poly, Poly, Poly]] = field(default_factory=list[tuple[Poly, Poly, Poly]])
     questions: list[Question] = field(default_factory=list[Question])
     moving: set[Cls] = field(default_factory=set[Cls])
-    copied: set[str] = field(default_factory=set[str])
     _same: dict[Cls, Cls] = field(default_factory=dict[Cls, Cls])
 
     @property
@@ -228,7 +227,7 @@ class Context:
         t = self.string(e)
         if self.is_integer(e) or self.is_moving(s):
             return 0
-        if is_literal(t) or self.is_zero(s) or t in map(self.strings.find, self.copied):
+        if is_literal(t) or self.is_zero(s) or t in map(self.strings.find, self.strings.copied):
             return 1
         return None
 
@@ -239,7 +238,7 @@ class Context:
 
     def _of_copies(self, e: Cls, s: Cls) -> None:
         if not self.is_zero(s):
-            self.copied.add(self.string(e))
+            self.strings.copied.add(self.string(e))
             self._be_zero(s)
 
     def combined(self, op: str, e: Cls, a: Cls, b: Cls) -> None:
@@ -317,7 +316,7 @@ class Context:
                 made.append((way, len(question.ways)))
             self.questions.remove(question)
             question.ways[way]()
-        if any(map(self.strings.is_integer, self.copied)):
+        if any(map(self.strings.is_integer, self.strings.copied)):
             raise Vacuous("copies of integers, which are among ramps of integers")
         return tuple(made)
 

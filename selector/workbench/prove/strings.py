@@ -14,13 +14,14 @@ INT32 = "int32"
 @dataclass(frozen=True, slots=True)
 class Strings:
     """What is known of strings: what each is another name of, those that are types of integers,
-    those that may become any, and which ones are ``apart``.
+    those that may become any, which ones are ``apart``, and the types of what is ``copied``.
     """
 
     names: dict[str, str] = field(default_factory=dict[str, str])
     integers: set[str] = field(default_factory=set[str])
     free: set[str] = field(default_factory=set[str])
     apart: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    copied: set[str] = field(default_factory=set[str])
 
     def find(self, name: str) -> str:
         """The literal or the variable that a string is."""

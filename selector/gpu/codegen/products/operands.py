@@ -27,6 +27,7 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.memory import Point
 from selector.gpu.ir.products import (
+    InRegisters,
     LoadFragment,
     MatrixRows,
     Register,
@@ -96,8 +97,10 @@ class BlockFetcher:
         self._bands: dict[Hashable, str] = {}
         self._count = 0
 
-    def register(self, block: Block) -> Register:
-        return self._held[block.key]
+    def registers(self, blocks: tuple[Block, ...]) -> InRegisters:
+        """Those that hold some blocks."""
+        held = self._held
+        return InRegisters(tuple([held[block.key] for block in blocks]))
 
     def fetch(self, blocks: tuple[Block, ...]) -> None:
         """Bring blocks into fresh registers."""

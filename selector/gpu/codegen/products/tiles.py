@@ -14,7 +14,7 @@ from selector.gpu.codegen.products.banded import BandTables
 from selector.gpu.codegen.products.operands import BlockFetcher
 from selector.gpu.codegen.unwritten import settled
 from selector.gpu.ir.nodes import Comment
-from selector.gpu.ir.products import InRegisters, Mma, Record
+from selector.gpu.ir.products import Mma, Record
 from selector.ir.nodes import Expr, Store
 from selector.lowering.fragments import Fetch, MatrixOp, expand, schedule
 from selector.lowering.predicates import TRUE, conjunction, holds_everywhere
@@ -126,7 +126,7 @@ class TileEmitter:
     ) -> None:
         accumulator = self.context.registers.accumulators[s.accumulator]
         region = accumulator.regions[offset]
-        a, b = (InRegisters(tuple(map(fetcher.register, blocks))) for blocks in (op.a, op.b))
+        a, b = fetcher.registers(op.a), fetcher.registers(op.b)
         piece = region.fragment(*op.tile)
         self.context.writer.add(Mma("add", record, accumulator.register, piece, a, b))
 

@@ -1,6 +1,6 @@
 """Compile the regions of a folder that have no kernel yet, as a machine without Halide left them.
 
-python -m selector.interop.torch_backend FOLDER [--target sm_90a] [--processes 8]
+python -m selector.interop.regions FOLDER [--target sm_90a] [--processes 8]
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from selector.interop.torch_backend.store import compile_folder
+from selector.interop.regions.store import compile_folder
 
 
 def main(arguments: list[str] | None = None) -> int:

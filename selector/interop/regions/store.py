@@ -3,7 +3,7 @@
 ``KEY.json`` is the region, with sizes to be fast at; ``KEY.TARGET.kernel`` its kernel, or
 ``KEY.TARGET.refused`` why there is none; ``KEY.TARGET.txt`` what became of its Funcs. A machine
 without Halide finds kernels there, and leaves the regions that it has none for: ``python -m
-selector.interop.torch_backend FOLDER`` compiles them elsewhere.
+selector.interop.regions FOLDER`` compiles them elsewhere.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pathlib import Path
 from selector import api, environment
 from selector.dataclass import dataclass
 from selector.diagnostics import ArtifactError, UserError
-from selector.interop.torch_backend.graph import RegionGraph, from_text
+from selector.interop.regions.graph import RegionGraph, from_text
 from selector.kernel import Kernel
 
 _known: dict[str, Entry] = {}
 _folders: dict[str, None] = {}  # of this process, the latest last
-EACH = 2  # regions at least that a process is worth, which loads torch and Halide first
+EACH = 2  # regions at least that a process is worth, which loads Halide first
 _KEY = re.compile(r"[0-9a-f]{32}")
 
 
@@ -171,7 +171,7 @@ def prepare(
         place = Path(name)
         for key, (graph, hints) in missing.items():
             write(place, f"{key}.json", _text(graph, hints))
-        command = [sys.executable, "-m", "selector.interop.torch_backend", name]
+        command = [sys.executable, "-m", "selector.interop.regions", name]
         command += ["--target", target, "--processes", str(processes)]
         paths = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         subprocess.run(command, env=os.environ | paths, capture_output=True, check=False)

@@ -2,7 +2,8 @@
 
     python -m casestudies.models.page [FOLDER] [--check]
 
-FOLDER: results of ``bench``, which go to ``casestudies/results/models.json`` first.
+FOLDER: results of ``bench``, which go to ``casestudies/results/models.json`` first, in the place of
+earlier ones of the same models and batches.
 """
 
 from __future__ import annotations
@@ -41,6 +42,28 @@ def collected(folder: Path) -> dict[str, Any]:
     return {"rows": rows}
 
 
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The old rows but for those that were measured anew."""
+
+    def what(row: dict[str, Any]) -> tuple[str, int]:
+        return row["model"], row["batch"]
+
+    again = {what(row) for row in new["rows"]}
+    kept = [row for row in old["rows"] if what(row) not in again]
+    return {"rows": sorted([*kept, *new["rows"]], key=what)}
+
+
+def _measured(rows: list[dict[str, Any]]) -> str:
+    """When and on what; which rows, where there were several runs."""
+    runs: dict[str, list[str]] = {}
+    for r in rows:
+        run = f"Measured {r['date']} on one {r['gpu']} (torch {r['torch']})"
+        runs.setdefault(run, []).append(f"{r['model']} {r['batch']}")
+    if len(runs) == 1:
+        return f"{next(iter(runs))}."
+    return "\n".join(f"{run}: {', '.join(names)}." for run, names in sorted(runs.items()))
+
+
 def _regions(lines: list[str]) -> list[tuple[str, int]]:
     """Each region's line, and how many are alike."""
     found = Counter(m[1] for line in lines if (m := _REGION.fullmatch(line)))
@@ -49,9 +72,8 @@ def _regions(lines: list[str]) -> list[tuple[str, int]]:
 
 def tables(data: dict[str, Any]) -> str:
     rows = [r for r in data["rows"] if r["us"].get(OURS)]
-    said = {f"{r['date']} on one {r['gpu']} (torch {r['torch']})" for r in rows}
     lines = [
-        f"Measured {' and '.join(sorted(said))}.",
+        _measured(rows),
         "",
         "| model | batch | eager | Inductor | this backend | Inductor / this | regions taken "
         "| error: eager | this |",
@@ -120,7 +142,8 @@ def _left(row: dict[str, Any]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     for folder in [a for a in arguments if not a.startswith("-")]:
-        DATA.write_text(json.dumps(collected(Path(folder)), indent=1) + "\n", encoding="utf-8")
+        data = merged(json.loads(DATA.read_text()), collected(Path(folder)))
+        DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     text = tables(json.loads(DATA.read_text()))
     return update(PAGE, "models", text, check="--check" in arguments)
 

@@ -83,7 +83,7 @@ class Value:
     """``at``: the element at indices in NumPy's order, as it is computed with. ``element``: the
     same as it is stored, where a Func or argument has it: what tensor units multiply. ``open``: of
     an argument, its extents as a call says them, where ``shape`` has numbers. ``levels``: of a
-    float that a byte stands for.
+    float that a byte stands for. ``square``: of a square root, what it is the root of.
     """
 
     dtype: str
@@ -92,6 +92,7 @@ class Value:
     element: Callable[[Sequence[Any]], Any] | None = None
     open: tuple[Any, ...] = ()
     levels: Levels | None = None
+    square: Value | None = None
 
     @property
     def rank(self) -> int:

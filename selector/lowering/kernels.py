@@ -46,6 +46,7 @@ from selector.lowering.joined_sweeps import join_sweeps
 from selector.lowering.kept_rows import kept_rows
 from selector.lowering.near_sums import near_sums
 from selector.lowering.normalize import normalize, sequence
+from selector.lowering.one_turn import one_turn
 from selector.lowering.own_parts import own_parts
 from selector.lowering.races import refuse_races
 from selector.lowering.roll import roll_stages
@@ -305,8 +306,9 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
                 f"`{x.name}` lies inside other statements",
                 "reorder the block loops outermost",
             )
-    if GridKind.PERSISTENT in kinds and GridKind.CLUSTER not in kinds:
-        grid, body = _apart(grid, body)
+    if GridKind.PERSISTENT in kinds:
+        body = one_turn(body)
+        grid, body = (grid, body) if GridKind.CLUSTER in kinds else _apart(grid, body)
     name = s.name.split(".")[0]
     body, row = joined_rows(roll_stages(body, (loop.name for loop in grid)))
     resident, cluster = 0, 1

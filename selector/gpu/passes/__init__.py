@@ -18,6 +18,7 @@ from selector.gpu.ir.verify import memory_faults
 from selector.gpu.passes.bound_waits import bound_waits
 from selector.gpu.passes.budget_registers import budget_registers
 from selector.gpu.passes.drain_stores import drain_stores
+from selector.gpu.passes.fetch_early import fetch_early
 from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
 from selector.gpu.passes.name_repeated import name_repeated
@@ -52,6 +53,7 @@ class Pass:
 
 
 PASSES = (
+    Pass("fetch_early", fetch_early, ("resident", "shared_memory")),
     Pass("insert_fences", insert_fences),
     Pass("drain_stores", drain_stores),
     Pass("start_early", start_early, ("earlier", "last")),

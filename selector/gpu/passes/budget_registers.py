@@ -40,8 +40,7 @@ def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Ke
     """
     if of_groups(kernel):
         held = held_registers(kernel.body)
-        room = (shared_memory + RESERVED) // (kernel.shared + RESERVED)
-        blocks = max(1, min(resident, room, _beside(held, kernel.threads)))
+        blocks = _blocks(kernel, held, max(resident, kernel.resident), shared_memory)
         if blocks == 1:
             body = rebuilt(kernel.body, lambda node: _parted(node, held))
             kernel = replace(kernel, body=body)
@@ -51,6 +50,32 @@ def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Ke
     # Memory for swizzled tiles leaves room for few blocks anyway.
     told = blocks > 1 or kernel.alignment > SHARED_ALIGNMENT
     return replace(kernel, resident=blocks) if told else kernel
+
+
+def _blocks(kernel: Kernel, held: int, resident: int, shared_memory: int) -> int:
+    """Blocks of groups that share a multiprocessor."""
+    room = (shared_memory + RESERVED) // (kernel.shared + RESERVED)
+    return max(1, min(resident, room, _beside(held, kernel.threads)))
+
+
+def at_least_two(kernel: Kernel, resident: int, shared_memory: int) -> int:
+    """The blocks that were asked for on one multiprocessor; two where one was and shared memory
+    has room for both, so that one multiplies while the other stores.
+    """
+    if resident > 1:
+        return resident
+    return _blocks(kernel, held_registers(kernel.body), 2, shared_memory)
+
+
+def left_registers(kernel: Kernel, resident: int, shared_memory: int) -> int:
+    """Registers of a thread that multiplies, in a kernel of groups, beside what it holds and what
+    all else takes.
+    """
+    held = held_registers(kernel.body)
+    blocks = _blocks(kernel, held, resident, shared_memory)
+    parted = shares(held, kernel.threads // GROUP - 1) if blocks == 1 else None
+    share = equal_share(kernel.threads, blocks) if parted is None else parted[1]
+    return min(MOST_BOUND, share) - held - OTHERS
 
 
 def held_registers(body: Body) -> int:

@@ -17,10 +17,11 @@ from verified import EMULATED
 import halide_bridge as hb
 from selector.gpu.codegen.program import emit_kernels
 from selector.gpu.ir.memory import Array
-from selector.gpu.ir.nodes import For, Kernel, walk
+from selector.gpu.ir.nodes import Body, For, If, Kernel, Leave, Node, walk
 from selector.gpu.ir.products import Mma
 from selector.gpu.passes import Trace
 from selector.gpu.passes.fetch_early import fetch_early
+from selector.gpu.passes.rebuilt import rebuilt
 from selector.runtime import nvrtc
 from selector.simulate import simulate
 from selector.targets import find_target
@@ -92,6 +93,23 @@ def test_what_the_kernel_writes_is_not_read_before() -> None:
     found = fetch_early(replace(written, parameters=passed), resident=1, shared_memory=SHARED)
     assert early.body != written.body
     assert found.body == written.body
+
+
+def test_threads_that_do_not_multiply_do_not_store_what_nobody_fetched() -> None:
+    """Nothing is fetched on one way only, where the other comes to the stores as well."""
+    written, early = kernels_of(added((1568, 1024, 256), (1568, 1024, 256)))
+
+    def going_on(node: Node) -> Body:
+        match node:
+            case If(_, (*then, Leave("kernel")), otherwise) if otherwise:
+                return (replace(node, then=tuple(then)),)
+            case _:
+                return (node,)
+
+    open_ = replace(written, body=rebuilt(written.body, going_on))
+    assert early.body != written.body
+    assert open_.body != written.body
+    assert fetch_early(open_, resident=1, shared_memory=SHARED).body == open_.body
 
 
 @EMULATED

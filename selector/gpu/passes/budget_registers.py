@@ -58,15 +58,6 @@ def _blocks(kernel: Kernel, held: int, resident: int, shared_memory: int) -> int
     return max(1, min(resident, room, _beside(held, kernel.threads)))
 
 
-def at_least_two(kernel: Kernel, resident: int, shared_memory: int) -> int:
-    """The blocks that were asked for on one multiprocessor; two where one was and shared memory
-    has room for both, so that one multiplies while the other stores.
-    """
-    if resident > 1:
-        return resident
-    return _blocks(kernel, held_registers(kernel.body), 2, shared_memory)
-
-
 def left_registers(kernel: Kernel, resident: int, shared_memory: int) -> int:
     """Registers of a thread that multiplies, in a kernel of groups, beside what it holds and what
     all else takes.

@@ -22,6 +22,7 @@ from selector.gpu.ir.nodes import (
     For,
     If,
     Kernel,
+    Leave,
     Let,
     Local,
     Memory,
@@ -33,12 +34,13 @@ from selector.gpu.ir.nodes import (
 )
 from selector.gpu.ir.products import Fragment, Mma
 from selector.gpu.ir.views import BYTES
-from selector.gpu.passes.budget_registers import at_least_two, left_registers
+from selector.gpu.passes.budget_registers import left_registers
 from selector.gpu.passes.rebuilt import rebuilt_bodies
 from selector.ir.traverse import free_vars
 
 LOOP = 24  # registers that a wait for operands takes beside what budgets leave to all else
 WORD = 4  # bytes of a register
+TOGETHER = 2  # blocks of a multiprocessor at least: one multiplies while the other stores
 
 
 def fetch_early(kernel: Kernel, *, resident: int, shared_memory: int) -> Kernel:
@@ -52,10 +54,10 @@ def fetch_early(kernel: Kernel, *, resident: int, shared_memory: int) -> Kernel:
         if isinstance(node, Memory | Fragment | State):
             changing.update(_declared(node))
     early = _Early(frozenset(changing))
-    rebuilt_bodies(kernel.body, early.found)
+    rebuilt_bodies(kernel.body, early.moved)  # nothing is chosen yet
     if not early.fetched:
         return kernel
-    blocks = at_least_two(kernel, resident, shared_memory)
+    blocks = max(resident, TOGETHER)
     room = left_registers(kernel, blocks, shared_memory) - LOOP
     for name, words in sorted(early.fetched.items(), key=lambda x: -x[1]):  # the most latency
         if words <= room:
@@ -74,11 +76,6 @@ class _Early:
     changing: frozenset[str]
     fetched: dict[str, int] = field(default_factory=dict[str, int])
     chosen: set[str] = field(default_factory=set[str])
-
-    def found(self, body: Body) -> Body:
-        """Note what could be; the same body."""
-        self.moved(body)
-        return body
 
     def moved(self, body: Body) -> Body:
         """A body with what is chosen before its last loop of products."""
@@ -104,26 +101,26 @@ class _Early:
         from the loop on; ``lets``: what is named where the body stands.
         """
         kept: list[Node] = []
-        nodes = iter(body)
-        for node in nodes:
-            kept.append(node)
+        for node in body:
             match node:
                 case Let():
                     lets = (*lets, node)
                 case Local(held):
-                    kept[-1] = replace(node, body=self._without(held, inside, lets, arrays, first))
-                case Array(name, kind, count) if fetch := next(nodes, None):
-                    kept.append(fetch)
-                    needed = self._needed(node, fetch, inside, lets)
-                    if needed is None:
-                        continue
-                    self.fetched[name] = -(-count * BYTES[kind] // WORD)
-                    if name in self.chosen:
-                        del kept[-2:]
-                        arrays.append(node)
-                        first.append(Local((*needed, fetch)) if needed else fetch)
+                    node = replace(node, body=self._without(held, inside, lets, arrays, first))
                 case _:
                     pass
+            match kept:
+                case [*_, Array(name, kind, count) as array]:
+                    needed = self._needed(array, node, inside, lets)
+                    if needed is not None:
+                        self.fetched[name] = -(-count * BYTES[kind] // WORD)
+                    if needed is not None and name in self.chosen:
+                        arrays.append(kept.pop())
+                        first.append(Local((*needed, node)) if needed else node)
+                        continue
+                case _:
+                    pass
+            kept.append(node)
         return tuple(kept)
 
     def _needed(
@@ -163,16 +160,16 @@ def _multiplies(node: Node) -> bool:
 
 
 def _before_loop(first: Body, node: Node) -> Body | None:
-    """A node that multiplies, with what goes ``first`` right before its loop; None where several
-    ways lead to one.
+    """A node that multiplies, with what goes ``first`` right before its loop; None where threads
+    that go another way come to what is behind it as well.
     """
     match node:
         case For():
             return (*first, node)
-        case If(_, then, otherwise) if not any(map(_multiplies, then)):
+        case If(_, (*_, Leave("kernel")), otherwise):
             body = _in_body(first, otherwise)
             return None if body is None else (replace(node, otherwise=body),)
-        case If(_, then, otherwise) if not any(map(_multiplies, otherwise)):
+        case If(_, then, (*_, Leave("kernel"))):
             body = _in_body(first, then)
             return None if body is None else (replace(node, then=body),)
         case Local(held):
@@ -183,7 +180,9 @@ def _before_loop(first: Body, node: Node) -> Body | None:
 
 
 def _in_body(first: Body, body: Body) -> Body | None:
-    at = max(n for n, x in enumerate(body) if _multiplies(x))
+    at = max((n for n, x in enumerate(body) if _multiplies(x)), default=None)
+    if at is None:  # it is the way that ends which multiplies
+        return None
     ahead = _before_loop(first, body[at])
     return None if ahead is None else (*body[:at], *ahead, *body[at + 1 :])
 

@@ -71,11 +71,12 @@ def _kind(number: Any) -> str:
 
 
 def _unary(name: str, f: Callable[[Any], Any], floating: bool = True) -> None:
-    def made(m: Making, x: Value) -> Value:
-        inner = m.dtype if m.dtype in FLOATS or not floating else "float32"
-        return elementwise(m, f, x, inner=inner)
+    rule(name)(lambda m, x: _of_one(m, f, x, floating))
 
-    rule(name)(made)
+
+def _of_one(m: Making, f: Callable[[Any], Any], x: Value, floating: bool = True) -> Value:
+    inner = m.dtype if m.dtype in FLOATS or not floating else "float32"
+    return elementwise(m, f, x, inner=inner)
 
 
 def inverse_root(x: Any) -> Any:
@@ -222,8 +223,7 @@ def remainder(m: Making, x: Operand, y: Operand) -> Value:
 
 @rule("sqrt")
 def root(m: Making, x: Value) -> Value:
-    inner = m.dtype if m.dtype in FLOATS else "float32"
-    found = elementwise(m, hl.sqrt, x, inner=inner)
+    found = _of_one(m, hl.sqrt, x)
     # What is rounded before it is divided by keeps that rounding.
     return replace(found, square=x) if x.dtype == m.dtype == "float32" else found
 
@@ -231,9 +231,8 @@ def root(m: Making, x: Value) -> Value:
 @rule("reciprocal")
 def reciprocal(m: Making, x: Value) -> Value:
     if x.square is not None:
-        return elementwise(m, inverse_root, x.square, inner="float32")
-    inner = m.dtype if m.dtype in FLOATS else "float32"
-    return elementwise(m, lambda y: 1 / y, x, inner=inner)
+        return _of_one(m, inverse_root, x.square)
+    return _of_one(m, lambda y: 1 / y, x)
 
 
 @rule("pow")

@@ -308,7 +308,8 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
             )
     if GridKind.PERSISTENT in kinds:
         body = one_turn(body)
-        grid, body = (grid, body) if GridKind.CLUSTER in kinds else _apart(grid, body)
+        if GridKind.CLUSTER not in kinds:
+            grid, body = _apart(grid, body)
     name = s.name.split(".")[0]
     body, row = joined_rows(roll_stages(body, (loop.name for loop in grid)))
     resident, cluster = 0, 1

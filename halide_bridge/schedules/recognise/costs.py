@@ -35,9 +35,8 @@ def operations(e: Expr) -> int:
 def written(e: Expr) -> int:
     """How many multiply-adds what is done with loaded elements is as long as, as NVRTC sees it:
     calls and divisions are sequences, angles are reduced in a loop, products of integers take it as
-    long as two. Where a condition chooses that
-    no element decides, only one side is computed: a branch. Of where elements lie, branches and
-    divisions count, in each form of an access.
+    long as two. Where a condition chooses that no element decides, only one side is computed: a
+    branch. Of where elements lie, branches and divisions count, in each form of an access.
     """
     total, waiting = 0, [e]
     while waiting:

@@ -11,9 +11,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from selector import performance, pipeline
+from selector import notebook, performance, pipeline
 from selector.diagnostics import ArtifactError, TargetError
 from selector.ir.module import Module
+from selector.ir.nodes import BufferParam
 from selector.report import Report
 from selector.runtime import artifact as artifacts
 from selector.runtime.artifact import Artifact
@@ -23,6 +24,7 @@ from selector.runtime.execute import Executable
 from selector.runtime.graph import LaunchGraph
 from selector.runtime.interpret import interpret_plan
 from selector.runtime.plan import Plan
+from selector.runtime.sizes import constant_extents
 from selector.targets import Target, find_target
 
 if TYPE_CHECKING:
@@ -286,6 +288,22 @@ class Kernel:
     def _bare(self) -> Artifact:
         return replace(self._artifact, cubins={}, libraries=())
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: arguments, what statements became, the source behind a click."""
+        rows = (
+            (notebook.paragraphs(b.name), str(b.type), _shape_of(b), b.role.value)
+            for b in self.plan.buffers
+        )
+        source = notebook.folded(
+            f"{len(self.source.splitlines())} lines", notebook.code(self.source)
+        )
+        return (
+            notebook.paragraphs(f"{self.name} for {self.plan.target}")
+            + notebook.table(("array", "type", "shape", "is"), rows)
+            + self.report.html()
+            + source
+        )
+
     def __repr__(self) -> str:
         names = ", ".join(b.name for b in self.plan.buffers)
         return f"<Kernel {self.name}({names}) for {self.plan.target}>"
@@ -299,6 +317,12 @@ class Kernel:
         from selector.runtime.cuda import driver
 
         return Executable(self.plan, self.cubin, driver())
+
+
+def _shape_of(buffer: BufferParam) -> str:
+    """In NumPy's order, "?" where the plan fixes no extent."""
+    extents = reversed(constant_extents(buffer))
+    return " x ".join("?" if n is None else str(n) for n in extents) or "a number"
 
 
 def read_kernel(data: bytes, trust: bool) -> Kernel:

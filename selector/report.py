@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from selector import performance
+from selector import notebook, performance
 from selector.dataclass import dataclass
 from selector.diagnostics import Where
 from selector.intrinsics.records import find
@@ -140,6 +140,24 @@ def _block(data: Mapping[str, Any]) -> Block | None:
     return Block(data["instruction"], (m, n, k), block_m, block_n, block_k, data["count"], *macs)
 
 
+def _cells(s: StatementReport) -> tuple[str, ...]:
+    """The row of an entry in a notebook: Func, stage, what it became, how often, the useful share,
+    rules."""
+    head = notebook.paragraphs(s.where.func), notebook.paragraphs(s.stage)
+    if s.miss:
+        became = notebook.paragraphs(f"not selected: {s.miss}", s.hint and f"hint: {s.hint}")
+        return (*head, became, str(s.copies), "", "")
+    b, rules = s.block, " ".join(s.rules)
+    became = _WITHOUT_PRODUCT.get(s.stage, "") if b is None else b.instruction
+    return (
+        *head,
+        notebook.paragraphs(became, s.precision, *s.temporaries),
+        str(s.copies if b is None else s.copies * b.count),
+        "" if b is None else f"{100 * b.useful_share:.1f} %",
+        notebook.folded(f"{len(s.rules)} rules", notebook.paragraphs(rules)) if rules else "",
+    )
+
+
 _WITHOUT_PRODUCT = {
     "init": "accumulator initialisation",
     "rescale": "rows of the tile times numbers",
@@ -263,10 +281,22 @@ class Report:
         lines += performance.lines(self.copies)
         if self.target and find_target(self.target).compile_only:
             lines.append(f"{self.target}: {COMPILE_ONLY}")
-        if self.seconds:
-            times = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())
-            lines.append(f"compiled in: {', '.join(times)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._times()])
+
+    def _times(self) -> list[str]:
+        times = (f"{name} {1000 * t:.1f} ms" for name, t in self.seconds.items())
+        return [f"compiled in: {', '.join(times)}"] if self.seconds else []
+
+    def html(self) -> str:
+        """The report as HTML, which notebooks show: a row for each statement."""
+        head = ("Func", "stage", "became", "times", "useful", "by")
+        rows = [_cells(s) for s in self.statements]
+        nothing = "" if rows else "no statement is placed on a tensor unit"
+        notes = notebook.paragraphs(nothing, *performance.lines(self.copies), *self._times())
+        return (notebook.table(head, rows) if rows else "") + notes
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
     def __str__(self) -> str:
         return self.text()

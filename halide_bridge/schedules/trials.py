@@ -19,6 +19,7 @@ from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import read_program
 from halide_bridge.schedules.wanted import Wanted
+from selector import notebook
 from selector.dataclass import dataclass
 from selector.diagnostics import PerformanceWarning, UserError
 from selector.ir.module import Module
@@ -56,6 +57,13 @@ class Schedule:
 
     def __str__(self) -> str:
         return self.source
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a row for each Func, and the source."""
+        parts = (line.partition(": ") for line in self.report.splitlines())
+        rows = [(notebook.paragraphs(func), notebook.paragraphs(what)) for func, _, what in parts]
+        source = notebook.folded("as Python", notebook.code(self.source), opened=True)
+        return notebook.table(("Func", "became"), rows) + source
 
 
 def applied(outputs: list[Any], plan: Plan) -> Schedule:

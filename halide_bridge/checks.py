@@ -10,14 +10,7 @@ from halide_bridge.memory import Directives
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.records import Record
-from halide_bridge.stock import (
-    Func,
-    HalideError,
-    is_func,
-    is_image_param,
-    is_input,
-    is_pipeline,
-)
+from halide_bridge.stock import Func, HalideError, is_func, is_image_param, is_input, is_pipeline
 from selector.diagnostics import ScheduleError, Where
 from selector.ir.contents import loaded
 from selector.ir.nodes import IfThenElse, Shuffle, Stmt, Store, VectorReduce

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from casestudies.common.case import Problem, bytes_of
 from selector.machine import Machine, Rate, machine_named
 
-F16_AND_BYTES: tuple[tuple[Rate, ...], ...] = (
-    ("wgmma.f16", "mma.f16"),
-    ("wgmma.s8", "mma.s8"),
-)
+F16_AND_BYTES: tuple[tuple[Rate, ...], ...] = (("wgmma.f16", "mma.f16"), ("wgmma.s8", "mma.s8"))
 
 
 @dataclass(frozen=True, slots=True)

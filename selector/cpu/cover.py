@@ -136,12 +136,7 @@ class Covering:
         return found if found.gains else None
 
     def _cover_store(
-        self,
-        form: LaneLoops,
-        tests: Tests,
-        safe: set[Load],
-        failing: set[Load],
-        holding: set[Expr],
+        self, form: LaneLoops, tests: Tests, safe: set[Load], failing: set[Load], holding: set[Expr]
     ) -> None:
         around = tests.ranges
         for load, digits in form.loads():

@@ -220,9 +220,7 @@ def read_tables(graph: egglog.EGraph, names: Iterable[str]) -> dict[str, list[tu
     return tables
 
 
-def common_shape(
-    options: Iterable[dict[Shape, tuple[BlockCost, int, str, Term]]],
-) -> Shape | None:
+def common_shape(options: Iterable[dict[Shape, tuple[BlockCost, int, str, Term]]]) -> Shape | None:
     """The shape that all updates of an accumulator can use, the cheapest in total; None if there is
     none."""
     tables = list(options)

@@ -88,11 +88,7 @@ def holds_numbers(s: Allocate) -> bool:
     return s.type.is_integer and not any(isinstance(e, Call) and decodes(e.name) for e in stores)
 
 
-def contents(
-    s: Allocate,
-    read_by: ReadBy,
-    filled_by: FilledBy = lambda s: None,
-) -> Contents | None:
+def contents(s: Allocate, read_by: ReadBy, filled_by: FilledBy = lambda s: None) -> Contents | None:
     """What lies in a staged buffer; None for one whose size is not constant, or that no product
     reads beside zeros. ``read_by``: what a statement reads beside zeros; ``filled_by``: what it
     writes where that is more than the program says.

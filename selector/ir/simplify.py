@@ -27,12 +27,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.traverse import (
-    change_expr,
-    map_expr,
-    substitute,
-    walk_expr,
-)
+from selector.ir.traverse import change_expr, map_expr, substitute, walk_expr
 from selector.ir.types import Kind, Type
 
 COMPARE: dict[CompareOp, Callable[[int, int], bool]] = {

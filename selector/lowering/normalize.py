@@ -24,13 +24,7 @@ from selector.ir.nodes import (
     Store,
 )
 from selector.ir.simplify import add, simplify
-from selector.ir.traverse import (
-    free_vars,
-    map_stmt,
-    stmt_exprs,
-    substitute_stmt,
-    walk_stmt,
-)
+from selector.ir.traverse import free_vars, map_stmt, stmt_exprs, substitute_stmt, walk_stmt
 
 LARGEST_UNROLL = 64
 PRODUCTS = ("mma.", "wmma.", "wgmma.", "tcgen05.")  # on a GPU

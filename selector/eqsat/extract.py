@@ -171,10 +171,10 @@ def read_graph(graph: egglog.EGraph, count: int) -> Graph:
     return found
 
 
-def read_worlds(graph: egglog.EGraph, count: int, worlds: Set[int]) -> dict[int, Graph]:
-    """What ``read_graph`` reads, of some worlds of a graph whose tables have a column for their
-    number first (``worlds``)."""
-    return _read(graph, count, worlds)
+def read_worlds(graph: egglog.EGraph, worlds: Set[int]) -> dict[int, Graph]:
+    """What ``read_graph`` reads of one statement, of some worlds of a graph whose tables have a
+    column for their number first (``worlds``)."""
+    return _read(graph, 1, worlds)
 
 
 def _read(graph: egglog.EGraph, count: int, worlds: Set[int] | None) -> dict[int, Graph]:

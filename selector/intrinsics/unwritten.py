@@ -208,7 +208,7 @@ def _events(
 ) -> Iterator[Event]:
     """Writes of a buffer that always happen, and reads of it beside zeros, in order."""
     filled = filled_by(s)
-    if filled is not None and _stores(s) == {name}:
+    if filled is not None and {x.buffer for x in walk_stmt(s) if isinstance(x, Store)} == {name}:
         yield Event(*filled, scope)
         return
     match s:
@@ -262,10 +262,6 @@ def _lanes(index: Expr) -> Filled:
 def _reads(events: Iterable[Event]) -> Iterator[Event]:
     """Of what may not happen, the reads."""
     return (event for event in events if event.reads)
-
-
-def _stores(s: Stmt) -> set[str]:
-    return {x.buffer for x in walk_stmt(s) if isinstance(x, Store)}
 
 
 def _beside_zeros(value: Expr, masked: frozenset[str]) -> Iterator[Load]:

@@ -116,6 +116,10 @@ class World:
             raise IllTypedError(str(error) or "the operands' types do not go together") from None
         return expression.type, np.broadcast_to(value, (WORLDS, expression.type.lanes))
 
+    def memory(self, name: str) -> list[Buffer]:
+        """The buffers of a name, one for each type that is loaded from it."""
+        return [b for (n, _), b in self._memory.items() if n == name]
+
     def enter(self, node: Node, value: tuple[Type | None, Array]) -> None:
         """Make a value the one of a node's class."""
         self.values[node.cls] = value

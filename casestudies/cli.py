@@ -20,11 +20,7 @@ from casestudies.common import images, media, sounds
 from casestudies.common.case import Case
 from casestudies.common.data import case_inputs
 from casestudies.common.gallery import FOLDER, gallery
-from casestudies.common.options import (
-    add_options,
-    problem_of,
-    refuse_unknown,
-)  # fmt: skip
+from casestudies.common.options import add_options, problem_of, refuse_unknown  # fmt: skip
 from casestudies.common.registry import NAMES, all_cases, find_case, is_amx
 from casestudies.common.runner import DEVICES, Outcome, choose_device, run
 from casestudies.common.tune import add_arguments, tune_case

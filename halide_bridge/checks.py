@@ -10,19 +10,12 @@ from halide_bridge.memory import Directives
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.records import Record
-from halide_bridge.stock import (
-    Func,
-    HalideError,
-    is_func,
-    is_image_param,
-    is_input,
-    is_pipeline,
-)
+from halide_bridge.stock import Func, HalideError, is_func, is_image_param, is_input, is_pipeline
 from selector.diagnostics import ScheduleError, Where
-from selector.ir.contents import loaded
+from selector.ir.contents import holds, loaded
 from selector.ir.nodes import IfThenElse, Shuffle, Stmt, Store, VectorReduce
 from selector.ir.printer import print_expr, print_stmt
-from selector.ir.traverse import walk_expr, walk_stmt
+from selector.ir.traverse import walk_stmt
 
 LARGEST_VECTOR = 65535
 _LANES = re.compile(r"up to 65535 lanes. (\d+) lanes requested")
@@ -160,7 +153,8 @@ def check_marked(body: Stmt, directives: Mapping[str, Directives], names: Names)
     """Every tensor Func must be updated by a vector reduction, not by scalar loops; or not at all,
     where nothing is left of its reduction domain.
     """
-    reduced = {s.buffer for s in walk_stmt(body) if isinstance(s, Store) and _reduces(s)}
+    stores = (s for s in walk_stmt(body) if isinstance(s, Store))
+    reduced = {s.buffer for s in stores if holds(s.value, VectorReduce)}
     for name, asked in directives.items():
         buffer = names(name)
         if asked.kind is None or buffer in reduced or not is_updated(body, buffer):
@@ -178,7 +172,7 @@ def is_updated(body: Stmt, buffer: str) -> bool:
 def _scalarized(body: Stmt, buffer: str, asked: Directives, where: Where) -> ScheduleError:
     updates = [s for s in walk_stmt(body) if isinstance(s, Store) and s.buffer == buffer]
     statement = print_stmt(updates[-1]) if updates else ""
-    why, hint = _split_by(body, buffer, updates[-1]) if updates else ("it has no update", "")
+    why, hint = _split_by(body, updates[-1]) if updates else ("it has no update", "")
     innermost = (
         f"`{buffer}.update().atomic().vectorize(r).vectorize(x)...`: vectorize a reduction "
         "variable innermost and the pure variables of one tile around it, unroll over tiles"
@@ -191,11 +185,11 @@ def _scalarized(body: Stmt, buffer: str, asked: Directives, where: Where) -> Sch
     )
 
 
-def _split_by(body: Stmt, buffer: str, update: Store) -> tuple[str, str]:
+def _split_by(body: Stmt, update: Store) -> tuple[str, str]:
     """What keeps an update from being one vector statement, and the way out if it is another than
     to vectorize it."""
     lanes = update.value.type.lanes
-    if any(isinstance(e, Shuffle) for e in walk_expr(update.value)):
+    if holds(update.value, Shuffle):
         return (
             "its sum is vectorized outside of the tile, so Halide takes the vector apart and adds "
             "the pieces",
@@ -220,10 +214,6 @@ def _split_by(body: Stmt, buffer: str, update: Store) -> tuple[str, str]:
             "where it is the tail of a split, let the tile divide the extent",
         )
     return "it was not vectorized", ""
-
-
-def _reduces(s: Store) -> bool:
-    return any(isinstance(e, VectorReduce) for e in walk_expr(s.value))
 
 
 def _kind(directives: Directives) -> str:

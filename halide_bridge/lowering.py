@@ -127,7 +127,7 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
         sizes = frozenset(e.name for e in extents if isinstance(e, Var))
         body = BoundedClamps(Ranges(nonnegative=sizes)).stmt(body)
     body = constant_sizes(guarded(body))
-    body = _place(body, _by_name(pipeline.directives, names))
+    body = _place(body, {names(name): d for name, d in pipeline.directives.items()})
     checks.check_marked(body, pipeline.directives, names)
     for func, asked in pipeline.directives.items():
         if asked.along:
@@ -187,10 +187,6 @@ def _open(
     }
     wrapped = tuple((w, f) for w, f in pairs if w != f)
     return _Pipeline(outputs, wrapped, directives, location, request)
-
-
-def _by_name(directives: Mapping[str, Directives], names: Names) -> dict[str, Directives]:
-    return {names(name): d for name, d in directives.items()}
 
 
 def _place(s: Stmt, directives: Mapping[str, Directives]) -> Stmt:

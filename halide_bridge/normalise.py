@@ -14,6 +14,7 @@ from __future__ import annotations
 from halide_bridge.clamps import drop_idle_clamps
 from halide_bridge.quotients import undivided
 from halide_bridge.ramps import canonical_index
+from selector.ir.contents import holds
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -33,7 +34,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import constant, float_constant
-from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt, walk_expr
+from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt
 
 _NEGATED = {
     CompareOp.EQ: CompareOp.NE,
@@ -132,7 +133,7 @@ def normal_expr(e: Expr) -> Expr:
 
 def can_inline(value: Expr) -> bool:
     """Whether a let's value is a vector that costs nothing to repeat."""
-    return value.type.lanes > 1 and not any(isinstance(e, Load) for e in walk_expr(value))
+    return value.type.lanes > 1 and not holds(value, Load)
 
 
 def _masked_load(e: Select) -> Expr:

@@ -94,12 +94,7 @@ def unguarded(cls: type[T]) -> type[T]:
 
 
 def _made(
-    cls: type[T],
-    frozen: bool,
-    slots: bool,
-    eq: bool,
-    weakref_slot: bool,
-    guarded: bool = True,
+    cls: type[T], frozen: bool, slots: bool, eq: bool, weakref_slot: bool, guarded: bool = True
 ) -> type[T]:
     guarded &= frozen
     fields = _fields(cls, frozen)

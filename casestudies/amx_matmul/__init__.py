@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from casestudies.amx_matmul.problem import (
-    BENCHMARK,
-    LAYOUTS,
-    PAIRS,
-    SCHEDULES,
-    SMALL,
-    Problem,
-)
+from casestudies.amx_matmul.problem import BENCHMARK, LAYOUTS, PAIRS, SCHEDULES, SMALL, Problem
 from casestudies.amx_matmul.reference import reference
 from casestudies.common.case import Case, Option, given, product_size
 

@@ -192,11 +192,7 @@ def flexible(problem: Problem, inputs: Arrays, output: Any) -> Callable[[], obje
 PEERS = (
     Peer("torch 3 stages", "torch.matmul, softmax, matmul; f16", three_stages),
     Peer("torch.compile", "torch.compile of the three stages; f16", compiled),
-    Peer(
-        "cuDNN fused",
-        "scaled_dot_product_attention, cuDNN; f16",
-        fused("CUDNN_ATTENTION"),
-    ),
+    Peer("cuDNN fused", "scaled_dot_product_attention, cuDNN; f16", fused("CUDNN_ATTENTION")),
     Peer(
         "FlashAttention",
         "scaled_dot_product_attention, FlashAttention; f16",

@@ -83,11 +83,7 @@ def denoise() -> FastDenoising:
 
 
 def _stage(
-    name: str,
-    values: list[hl.Expr],
-    place: tuple[hl.Var, ...],
-    axis: hl.Var,
-    finish: object = None,
+    name: str, values: list[hl.Expr], place: tuple[hl.Var, ...], axis: hl.Var, finish: object = None
 ) -> Stage:
     """Butterflies of one tile at ``place``, and their results side by side along ``axis``."""
     lines, kept = hl.Func(f"{name}_lines"), hl.Func(name)

@@ -4,16 +4,12 @@ multiply-adds over the tensor units' rate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from casestudies.common.case import Problem, bytes_of
-from selector.machine import Machine, Rate, machine_named
+from selector.machine import Rate, machine_named
 
-F16_AND_BYTES: tuple[tuple[Rate, ...], ...] = (
-    ("wgmma.f16", "mma.f16"),
-    ("wgmma.s8", "mma.s8"),
-)
+F16_AND_BYTES: tuple[tuple[Rate, ...], ...] = (("wgmma.f16", "mma.f16"), ("wgmma.s8", "mma.s8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +52,7 @@ def ceilings_of(device: str) -> Ceilings | None:
     if m is None:
         return None
     copied = "copy" in m.measured
-    f16, s8 = (_most(m, rates) for rates in F16_AND_BYTES)
+    f16, s8 = (max(m.tera_macs(rate, boosted=True) for rate in rates) for rates in F16_AND_BYTES)
     memory = "a device copy, measured" if copied else "data sheet"
     source = f"memory: {memory}; tensor units: data sheet, dense"
     return Ceilings(m.name, m.copy if copied else m.dram, f16, s8, source)
-
-
-def _most(m: Machine, rates: Sequence[Rate]) -> float:
-    return max(m.tera_macs(rate, boosted=True) for rate in rates)

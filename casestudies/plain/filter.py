@@ -66,10 +66,7 @@ class Problem:
     @property
     def inputs(self) -> tuple[ArraySpec, ...]:
         taps = (self.taps,) if self.separable else (self.taps, self.taps)
-        return (
-            ArraySpec("I", self.shape, self.elements[0]),
-            ArraySpec("K", taps, self.weights),
-        )
+        return (ArraySpec("I", self.shape, self.elements[0]), ArraySpec("K", taps, self.weights))
 
     @property
     def output(self) -> ArraySpec:

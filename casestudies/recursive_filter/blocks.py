@@ -16,15 +16,7 @@ import numpy as np
 
 from casestudies.recursive_filter.algorithm import F16
 from casestudies.recursive_filter.design import numbers_of, response_of
-from casestudies.recursive_filter.sizes import (
-    BLOCK,
-    BLOCKS,
-    GROUP,
-    LANES,
-    TILE,
-    TILES,
-    place,
-)
+from casestudies.recursive_filter.sizes import BLOCK, BLOCKS, GROUP, LANES, TILE, TILES, place
 
 ENDS = 2  # outputs kept of each block: its state
 TOGETHER = 4  # terms of a part that are loaded together

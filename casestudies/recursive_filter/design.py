@@ -33,11 +33,7 @@ def numbers_of(a: float, b: float) -> np.ndarray:
         *(TILE * count for count in range(TILES)),
         *(GROUP * count for count in range(LANES)),
     )
-    tables = (
-        *(transition(a, b, span).ravel() for span in spans),
-        response[1:],
-        b * response[:-1],
-    )
+    tables = (*(transition(a, b, span).ravel() for span in spans), response[1:], b * response[:-1])
     return np.concatenate(tables).astype(np.float32)
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 BLOCK, TILE, GROUP = 32, 512, 8192  # samples: each is a whole number of the one before
 BLOCKS, TILES = TILE // BLOCK, GROUP // TILE  # of a tile, of a group
 LANES = 64  # parts of the sum over all groups before
-EXTENTS = {
-    "S": 12,
-    "M": 4 * TILES,
-    "G": 4 * LANES,
-    "E": 2 * BLOCK,
-    "end": 0,
-}
+EXTENTS = {"S": 12, "M": 4 * TILES, "G": 4 * LANES, "E": 2 * BLOCK, "end": 0}
 
 
 def place(table: str) -> int:

@@ -4,7 +4,6 @@ no kernel. ``sweep.json`` is the file that ``python -m casestudies sweep run`` w
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -97,14 +96,9 @@ def _summary(data: dict[str, Any], rows: Sequence[Measured]) -> Iterator[str]:
         kind = schedule or "its own" if kernels else "-"
         cells = [f"{family}, {group}", len(entries), kernels, kind, len(found)]
         cells += [f"{100 * statistics.median(shares):.0f} %" if shares else "-"]
-        cells += [f"{mean(ratios):.2f}x" if ratios else "-"]
+        cells += [f"{statistics.geometric_mean(ratios):.2f}x" if ratios else "-"]
         cells += [f"{sum(r >= 1 for r in ratios)} of {len(ratios)}" if ratios else "-"]
         yield f"| {' | '.join(map(str, cells))} |"
-
-
-def mean(ratios: Sequence[float]) -> float:
-    """The geometric mean."""
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def _failed(data: dict[str, Any]) -> list[str]:

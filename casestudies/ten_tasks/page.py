@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from math import exp, log
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from casestudies.results.pages import update
@@ -51,7 +51,7 @@ def _times(data: dict[str, Any]) -> list[str]:
         lines.append(
             f"| {row['task']} | {size} | **{times['ours']:.1f}** | {cells} | {ratios[-1]:.2f} |"
         )
-    mean = exp(sum(map(log, ratios)) / len(ratios))
+    mean = geometric_mean(ratios)
     return [*lines, "", f"Geometric mean of the best of these / ours: {mean:.2f}."]
 
 

@@ -201,11 +201,7 @@ def _tile(stage: Any, n: Any, m: Any, size: Tiling, depth: Any | None = None) ->
 
 
 def _score(
-    p: Attention,
-    number: int,
-    place: tuple[Any, Any, Any],
-    block: Any,
-    size: Tiling,
+    p: Attention, number: int, place: tuple[Any, Any, Any], block: Any, size: Tiling
 ) -> None:
     """The scores of a run of keys and a unit's rows, in its registers, where ``place`` (one of
     three consumers, its loops over runs and over units) takes them.
@@ -231,12 +227,7 @@ def _score(
 
 
 def _stage(
-    staged: Any,
-    place: int,
-    consumer: Any,
-    loop: Any,
-    extents: tuple[int, int],
-    stages: int = 1,
+    staged: Any, place: int, consumer: Any, loop: Any, extents: tuple[int, int], stages: int = 1
 ) -> None:
     """A copy of rows of channels in shared memory, ``stages`` iterations of the loop deep."""
     inner, outer = _of_a_head(staged, place)

@@ -25,10 +25,7 @@ from halide_bridge.schedules.recognise.differences import has_zero_points
 from halide_bridge.schedules.recognise.divided import divided_of, has_same
 from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import has_wide_factors, only_cast
-from halide_bridge.schedules.recognise.products import (
-    computed_factors,
-    is_product_in_other_words,
-)
+from halide_bridge.schedules.recognise.products import computed_factors, is_product_in_other_words
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.together import precision_of, products_of
 from halide_bridge.schedules.recognise.updates import begins_elsewhere, sums_of
@@ -183,11 +180,7 @@ def set_narrow(program: Program) -> list[str]:
 
 
 def _apart(
-    member: Member,
-    program: Program,
-    known: Guess,
-    machine: Machine,
-    given: Mapping[str, Given],
+    member: Member, program: Program, known: Guess, machine: Machine, given: Mapping[str, Given]
 ) -> list[str]:
     found = [] if member.fixed else computed_factors(member, program)
     if not found:

@@ -96,11 +96,7 @@ def along_memory(member: Member, placement: Placement) -> tuple[int, Reduced] | 
 
 
 def by_warps(
-    script: Script,
-    func: Recorded,
-    reader: Recorded,
-    place: int,
-    reduced: tuple[Any, ...],
+    script: Script, func: Recorded, reader: Recorded, place: int, reduced: tuple[Any, ...]
 ) -> Grid:
     """A warp for each element of ``reader``, which reads ``func`` at its own element. ``place``: of
     the dimension along memory among those ``reduced``.

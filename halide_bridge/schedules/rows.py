@@ -249,13 +249,7 @@ def columns(
 
 
 def columns_in_parts(
-    script: Script,
-    func: Recorded,
-    x: Any,
-    along: int,
-    height: int | None,
-    lanes: int,
-    width: int,
+    script: Script, func: Recorded, x: Any, along: int, height: int | None, lanes: int, width: int
 ) -> Columns:
     """A kernel that adds up parts of about so many columns (``width``), if they may be high; what
     is left of them.

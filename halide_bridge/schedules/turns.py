@@ -123,11 +123,7 @@ def _by_tiles(
 
 
 def side_by_side(
-    script: Script,
-    func: Recorded,
-    terms: int,
-    run: int,
-    source: tuple[Recorded, int] | None = None,
+    script: Script, func: Recorded, terms: int, run: int, source: tuple[Recorded, int] | None = None
 ) -> None:
     """A kernel for a Func of so few ``terms`` along its first dimension that a warp has those of
     some neighbours, a vector of ``run`` each, side by side as they lie. What neighbours read of a

@@ -9,14 +9,7 @@ from typing import Any
 
 import halide
 
-from halide_bridge.torch_backend.pointwise import (
-    ERF,
-    elementwise,
-    erf,
-    expm1,
-    log1p,
-    logistic,
-)
+from halide_bridge.torch_backend.pointwise import ERF, elementwise, erf, expm1, log1p, logistic
 from halide_bridge.torch_backend.values import HALVES, Making, Value, constant, rule
 
 hl: Any = halide

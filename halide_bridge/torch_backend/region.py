@@ -25,14 +25,7 @@ from halide_bridge.torch_backend import (
 )
 from halide_bridge.torch_backend.values import HALVES, RULES, STORED, Making, Value, loaded, stored
 from selector.diagnostics import PerformanceWarning, ScheduleError
-from selector.interop.regions.graph import (
-    Named,
-    Ref,
-    RegionGraph,
-    Symbolic,
-    TensorType,
-    evaluated,
-)
+from selector.interop.regions.graph import Named, Ref, RegionGraph, Symbolic, TensorType, evaluated
 from selector.kernel import Kernel
 
 hl: Any = halide

@@ -84,11 +84,7 @@ class Tests:
         """The conjunction of what is asked; empty if all of it is known to hold."""
         tests: list[Expr] = [Compare(CompareOp.LE, IntImm(0), a.to_expr()) for a in self.lows]
         tests += [Compare(CompareOp.LT, a.to_expr(), s.to_expr()) for a, s in self.highs]
-        return tuple(_distinct((*tests, *self.others)))
-
-
-def _distinct(tests: Iterable[Expr]) -> list[Expr]:
-    return list(dict.fromkeys(tests))
+        return tuple(dict.fromkeys((*tests, *self.others)))
 
 
 _LARGEST_NEST = 1 << 16  # iterations that one test may cover, where their number is known
@@ -136,12 +132,7 @@ class Covering:
         return found if found.gains else None
 
     def _cover_store(
-        self,
-        form: LaneLoops,
-        tests: Tests,
-        safe: set[Load],
-        failing: set[Load],
-        holding: set[Expr],
+        self, form: LaneLoops, tests: Tests, safe: set[Load], failing: set[Load], holding: set[Expr]
     ) -> None:
         around = tests.ranges
         for load, digits in form.loads():

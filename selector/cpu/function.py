@@ -40,13 +40,7 @@ from selector.ir.nodes import (
     Store,
 )
 from selector.ir.simplify import mul
-from selector.ir.traverse import (
-    free_vars,
-    map_stmt,
-    substitute_stmt,
-    walk_all_exprs,
-    walk_stmt,
-)
+from selector.ir.traverse import free_vars, map_stmt, substitute_stmt, walk_all_exprs, walk_stmt
 from selector.lowering.ranges import loop_bounds
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.tiles import first_lane

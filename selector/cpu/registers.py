@@ -192,10 +192,7 @@ def _operand_shapes(products: Sequence[Product], padding: Padding) -> dict[Shape
 
 
 def _assigned(
-    blocks: tuple[Sums, ...],
-    needed: Mapping[Shape, tuple[int, int]],
-    pieces: int,
-    padding: Padding,
+    blocks: tuple[Sums, ...], needed: Mapping[Shape, tuple[int, int]], pieces: int, padding: Padding
 ) -> TileScope:
     counts = {shape: least for shape, (least, _) in needed.items()}
     free = REGISTERS - pieces - sum(counts.values())

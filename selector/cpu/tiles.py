@@ -14,16 +14,7 @@ from selector.cpu.ahead import Fetch, Rotated, Wanted, directly, in_next, issued
 from selector.cpu.context import CContext, loop_head
 from selector.cpu.cover import Tests, stores_in
 from selector.cpu.loads import OperandLoads, Piece
-from selector.cpu.operands import (
-    COLUMN,
-    INNER,
-    ROW,
-    TILE_ROWS,
-    Dense,
-    Matrix,
-    Product,
-    as_product,
-)
+from selector.cpu.operands import COLUMN, INNER, ROW, TILE_ROWS, Dense, Matrix, Product, as_product
 from selector.cpu.plain import PlainCode
 from selector.cpu.registers import TileScope, depths
 from selector.cpu.sums import SumsCode

@@ -9,7 +9,7 @@ from typing import Any
 
 from selector.ir.interpreter import evaluate_scalar
 from selector.ir.module import Module
-from selector.ir.nodes import Expr, IntImm, Role, Var
+from selector.ir.nodes import IntImm, Role, Var
 
 Side = tuple[str, int]  # a dimension of an input
 _LONGEST_PERIOD = 129  # of outputs or tiles, after which a region has grown evenly
@@ -58,7 +58,7 @@ def steps_of(module: Module, dim: int, cut: frozenset[str], tile: int) -> dict[S
     zeros = {s.name: 0 for s in module.scalars}
 
     def ends(tiles: int) -> dict[Side, int]:
-        extents = [_fixed(d.extent, 4096) for d in output.dims]
+        extents = [d.extent.value if isinstance(d.extent, IntImm) else 4096 for d in output.dims]
         extents[dim] = tiles * tile
         found = region_ends(module, {}, extents, zeros)
         return {side: end for side, end in found.items() if side[0] in cut}
@@ -72,7 +72,3 @@ def steps_of(module: Module, dim: int, cut: frozenset[str], tile: int) -> dict[S
         if not uneven:
             raise Uneven(factor)
     raise Stuck("the regions of the inputs that it needs do not grow with it evenly")
-
-
-def _fixed(extent: Expr, otherwise: int) -> int:
-    return extent.value if isinstance(extent, IntImm) else otherwise

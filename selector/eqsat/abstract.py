@@ -162,7 +162,7 @@ class _Names:
         """A sum of vectors: negations moved into the terms, fewest parts first."""
         ordered = sorted(_terms(e, False), key=_parts)
         mapped = [((term or self.index)(t), minus) for t, minus in ordered]
-        plus = [t for t, minus in mapped if not minus] or [_zero(e)]
+        plus = [t for t, minus in mapped if not minus] or [Broadcast(IntImm(0), e.type.lanes)]
         result = plus[0]
         for t in plus[1:]:
             result = Binary(BinaryOp.ADD, result, t)
@@ -236,7 +236,3 @@ def _parts(term: tuple[Expr, bool]) -> tuple[int, int]:
             return (count, 1)
         case _:
             return (1 << 30, 2)
-
-
-def _zero(e: Expr) -> Expr:
-    return Broadcast(IntImm(0), e.type.lanes)

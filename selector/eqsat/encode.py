@@ -77,9 +77,7 @@ def encode(e: Expr) -> str:
             return _encode_vector(e)
 
 
-def _encode_vector(
-    e: Ramp | Broadcast | VectorReduce | Call | LocToLoc | ExprVar,
-) -> str:
+def _encode_vector(e: Ramp | Broadcast | VectorReduce | Call | LocToLoc | ExprVar) -> str:
     match e:
         case Ramp(base, stride, count):
             name = "Ramp" if base.type.lanes == 1 else "RampV"

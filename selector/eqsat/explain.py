@@ -91,11 +91,7 @@ def _symbols(term: object) -> Iterable[str]:
 
 
 def chain(
-    statement: str,
-    facts: str,
-    result: Wanted,
-    run: Saturation,
-    rules: RuleFiles | None = None,
+    statement: str, facts: str, result: Wanted, run: Saturation, rules: RuleFiles | None = None
 ) -> tuple[str, ...]:
     """A minimal set of telling rules with which an encoded statement still comes to its result, in
     the order in which they first apply; none if the statement alone does not come to it, or its

@@ -171,10 +171,10 @@ def read_graph(graph: egglog.EGraph, count: int) -> Graph:
     return found
 
 
-def read_worlds(graph: egglog.EGraph, count: int, worlds: Set[int]) -> dict[int, Graph]:
-    """What ``read_graph`` reads, of some worlds of a graph whose tables have a column for their
-    number first (``worlds``)."""
-    return _read(graph, count, worlds)
+def read_worlds(graph: egglog.EGraph, worlds: Set[int]) -> dict[int, Graph]:
+    """What ``read_graph`` reads of one statement, of some worlds of a graph whose tables have a
+    column for their number first (``worlds``)."""
+    return _read(graph, 1, worlds)
 
 
 def _read(graph: egglog.EGraph, count: int, worlds: Set[int] | None) -> dict[int, Graph]:
@@ -220,9 +220,7 @@ def read_tables(graph: egglog.EGraph, names: Iterable[str]) -> dict[str, list[tu
     return tables
 
 
-def common_shape(
-    options: Iterable[dict[Shape, tuple[BlockCost, int, str, Term]]],
-) -> Shape | None:
+def common_shape(options: Iterable[dict[Shape, tuple[BlockCost, int, str, Term]]]) -> Shape | None:
     """The shape that all updates of an accumulator can use, the cheapest in total; None if there is
     none."""
     tables = list(options)

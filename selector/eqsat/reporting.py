@@ -150,11 +150,7 @@ def _chain(stage: str, solution: Solution, index: int) -> tuple[str, ...]:
     """The rules that led to an entry: fills and reads need one each, and elements that are
     computed where they lie need both.
     """
-    alone = {
-        "init": ("tile-fill",),
-        "read": ("tile-read",),
-        "apply": ("tile-read", "tile-fill"),
-    }
+    alone = {"init": ("tile-fill",), "read": ("tile-read",), "apply": ("tile-read", "tile-fill")}
     return alone.get(stage) or solution.chain(index)
 
 

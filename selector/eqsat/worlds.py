@@ -317,7 +317,7 @@ class Worlds:
             for name in ("reached!", "near!")
         )
         others = near - exact
-        graphs = read_worlds(graph, 1, others) if others else {}
+        graphs = read_worlds(graph, others) if others else {}
         return exact | {i for i, found in graphs.items() if goal(found)}
 
 

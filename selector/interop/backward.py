@@ -37,7 +37,4 @@ def backward_batches(
             )
     own = [inputs[i] for i in batched]
     alike = {*own, *(outputs if own else ())}
-    return (
-        tuple(n for n in names if n.removeprefix(GRAD) in alike),
-        tuple(GRAD + n for n in own),
-    )
+    return (tuple(n for n in names if n.removeprefix(GRAD) in alike), tuple(GRAD + n for n in own))

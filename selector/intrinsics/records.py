@@ -36,15 +36,7 @@ from selector.dataclass import dataclass
 from selector.diagnostics import UserError
 from selector.ir import float8
 from selector.ir.tf32 import to_tf32
-from selector.ir.types import (
-    BFLOAT16,
-    FLOAT16,
-    FLOAT32,
-    INT8,
-    INT32,
-    UINT8,
-    Type,
-)
+from selector.ir.types import BFLOAT16, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
 from selector.targets import Target
 
 Array = NDArray[np.generic]

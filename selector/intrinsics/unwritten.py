@@ -88,11 +88,7 @@ def holds_numbers(s: Allocate) -> bool:
     return s.type.is_integer and not any(isinstance(e, Call) and decodes(e.name) for e in stores)
 
 
-def contents(
-    s: Allocate,
-    read_by: ReadBy,
-    filled_by: FilledBy = lambda s: None,
-) -> Contents | None:
+def contents(s: Allocate, read_by: ReadBy, filled_by: FilledBy = lambda s: None) -> Contents | None:
     """What lies in a staged buffer; None for one whose size is not constant, or that no product
     reads beside zeros. ``read_by``: what a statement reads beside zeros; ``filled_by``: what it
     writes where that is more than the program says.
@@ -212,7 +208,7 @@ def _events(
 ) -> Iterator[Event]:
     """Writes of a buffer that always happen, and reads of it beside zeros, in order."""
     filled = filled_by(s)
-    if filled is not None and _stores(s) == {name}:
+    if filled is not None and {x.buffer for x in walk_stmt(s) if isinstance(x, Store)} == {name}:
         yield Event(*filled, scope)
         return
     match s:
@@ -266,10 +262,6 @@ def _lanes(index: Expr) -> Filled:
 def _reads(events: Iterable[Event]) -> Iterator[Event]:
     """Of what may not happen, the reads."""
     return (event for event in events if event.reads)
-
-
-def _stores(s: Stmt) -> set[str]:
-    return {x.buffer for x in walk_stmt(s) if isinstance(x, Store)}
 
 
 def _beside_zeros(value: Expr, masked: frozenset[str]) -> Iterator[Load]:

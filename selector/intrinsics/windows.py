@@ -20,16 +20,7 @@ from selector.intrinsics.unwritten import (
     reads_of,
 )
 from selector.ir.module import Module
-from selector.ir.nodes import (
-    Allocate,
-    Block,
-    Call,
-    Expr,
-    Load,
-    Memory,
-    Stmt,
-    Store,
-)
+from selector.ir.nodes import Allocate, Block, Call, Expr, Load, Memory, Stmt, Store
 from selector.ir.traverse import map_stmt, walk_expr, walk_stmt
 
 _PLAIN = (Memory.AUTO, Memory.HEAP, Memory.STACK)

@@ -14,7 +14,7 @@ from math import isinf
 from typing import NoReturn
 
 from selector.dataclass import dataclass
-from selector.ir.forms import Form, build_form, call, widen
+from selector.ir.forms import Form, build_form, call
 from selector.ir.lexer import Source, Token
 from selector.ir.lexicon import SPECIAL_FLOATS, TYPE
 from selector.ir.nodes import (
@@ -75,25 +75,12 @@ class _Stacks:
 
 
 class ExpressionParser(TokenCursor):
-    """Reads expressions. ``height`` is the height of the expression read last.
+    """Reads expressions. ``height`` is the height of the expression read last."""
 
-    ``lenient`` accepts the paper's listings, whose sizes do not agree: the lanes that a cast, load
-    or reduction claims give way to those of its operand, a scalar beside a vector is broadcast, a
-    surplus ``)`` before ``]`` is dropped, an unknown buffer holds ``default_type``.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        types: Mapping[str, Type],
-        lenient: bool = False,
-        default_type: Type | None = None,
-    ) -> None:
+    def __init__(self, source: Source, types: Mapping[str, Type]) -> None:
         super().__init__(source)
         self.buffers = {name: t.element for name, t in types.items()}
         self.variables = dict(types)
-        self.lenient = lenient
-        self.default_type = FLOAT32 if lenient and default_type is None else default_type
         self.height = self.calls = 0
 
     def expr(self, minimum: int = 1) -> Expr:
@@ -193,9 +180,6 @@ class ExpressionParser(TokenCursor):
 
     def infix(self, token: Token, op: BinaryOp | CompareOp, a: Expr, b: Expr) -> Expr:
         """An operator with both operands of one type."""
-        if a.type != b.type and self.lenient and 1 in (a.type.lanes, b.type.lanes):
-            lanes = max(a.type.lanes, b.type.lanes)
-            a, b = widen(a, lanes), widen(b, lanes)
         if a.type != b.type:
             raise self.error(token, f"`{op.value}` between {a.type} and {b.type}")
         if isinstance(op, CompareOp):
@@ -205,9 +189,7 @@ class ExpressionParser(TokenCursor):
         return Binary(op, a, b)
 
     def lanes_of(self, token: Token, e: Expr, wanted: Type) -> Expr:
-        """``e``, which must have the type ``wanted``; a scalar is broadcast when lenient."""
-        if e.type != wanted and self.lenient and e.type.lanes == 1:
-            e = widen(e, wanted.lanes)
+        """``e``, which must have the type ``wanted``."""
         if e.type != wanted:
             raise self.error(token, f"expected {wanted}, found an expression of {e.type}")
         return e
@@ -285,13 +267,13 @@ class ExpressionParser(TokenCursor):
             predicate = self.lanes_of(at, self.nested(at), wanted)
         self.height = max(height, self.height) + 1
         self.closing_bracket()
-        element = given.element if given else self.buffers.get(buffer, self.default_type)
+        element = given.element if given else self.buffers.get(buffer)
         if element is None:
             hint = "declare it in the header, allocate it, or pass types={name: type}"
             raise self.error(token, f"`{buffer}` has no element type here", hint=hint)
         if index.type.element != INT32:
             raise self.error(token, f"the index of `{buffer}` is {index.type}, not int32")
-        if given and given.lanes != index.type.lanes and not self.lenient:
+        if given and given.lanes != index.type.lanes:
             raise self.error(token, f"a load of {given} with {index.type.lanes} indices")
         return Load(element.with_lanes(index.type.lanes), buffer, index, predicate)
 
@@ -303,8 +285,6 @@ class ExpressionParser(TokenCursor):
             self.take(",")
             self.integer("the remainder of an alignment")
             self.take(")")
-        if self.lenient and self.token.text == ")" and self.peek().text == "]":
-            self.at += 1
         self.take("]")
 
     def nested(self, token: Token) -> Expr:
@@ -355,7 +335,5 @@ class ExpressionParser(TokenCursor):
                 break
         self.take(")")
         self.height = height + 1
-        form = Form(
-            name, given, tuple(args), tuple(plain), self.lenient, partial(self.error, token)
-        )
+        form = Form(name, given, tuple(args), tuple(plain), partial(self.error, token))
         return call(form) if token.kind == "quoted" else build_form(form)

@@ -44,7 +44,6 @@ class Form:
     given: Type | None
     args: tuple[Expr, ...]
     plain: tuple[bool, ...]
-    lenient: bool
     fail: Callable[[str], ParseError]
 
     def one(self) -> Expr:
@@ -64,11 +63,6 @@ class Form:
         if not 0 < n <= MAX_LANES:
             raise self.fail(f"`{self.name}` makes an impossible number of lanes: {n}")
         return n
-
-
-def widen(e: Expr, lanes: int) -> Expr:
-    """A scalar as a vector; anything that has the lanes already stays."""
-    return e if lanes == e.type.lanes else Broadcast(e, lanes)
 
 
 def build_form(f: Form) -> Expr:
@@ -106,9 +100,7 @@ def _type(f: Form) -> Type:
 def _cast(f: Form, target: Type) -> Expr:
     value = f.one()
     if target.lanes != value.type.lanes:
-        if not f.lenient:
-            raise f.fail(f"a cast of {value.type} to {target} changes the lanes")
-        target = target.with_lanes(value.type.lanes)
+        raise f.fail(f"a cast of {value.type} to {target} changes the lanes")
     return Cast(target, value)
 
 
@@ -121,8 +113,6 @@ def _explicit_cast(f: Form) -> Expr:
 def _ramp(f: Form) -> Expr:
     base, stride, count = f.count(3)
     n = f.literal(count)
-    if f.lenient and stride.type.lanes == 1:
-        stride = widen(stride, base.type.lanes)
     if base.type != stride.type:
         raise f.fail(f"a ramp from {base.type} in steps of {stride.type}")
     f.lanes(n * base.type.lanes)

@@ -45,7 +45,7 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.parameters import Parameter, bind_parameters
+from selector.ir.parameters import bind_parameters
 from selector.ir.recurrences import is_recurrence
 from selector.ir.traverse import stmt_children, stmt_exprs, walk_all_exprs, walk_expr, walk_stmt
 from selector.ir.types import Kind
@@ -88,10 +88,6 @@ def interpret(
         frame.buffers[name] = Buffer(p.element, p.flat[None, :], 0, p.element.kind is Kind.BFLOAT)
     with np.errstate(all="ignore"):
         _run(module.body, frame)
-    return _results(module, parameters)
-
-
-def _results(module: Module, parameters: Mapping[str, Parameter]) -> dict[str, Array]:
     return {b.name: parameters[b.name].finish() for b in module.buffers if b.role is Role.OUTPUT}
 
 

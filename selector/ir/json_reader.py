@@ -262,10 +262,7 @@ ROWS: dict[str, tuple[type[Expr], dict[str, Entry]]] = {
     "compare": (Compare, {"op": CompareOp, "a": "expr", "b": "expr"}),
     "not": (Not, {"value": "expr"}),
     "select": (Select, {"condition": "expr", "then": "expr", "otherwise": "expr"}),
-    "load": (
-        Load,
-        {"type": "type", "buffer": "string", "index": "expr", "predicate": "optional"},
-    ),
+    "load": (Load, {"type": "type", "buffer": "string", "index": "expr", "predicate": "optional"}),
     "ramp": (Ramp, {"base": "expr", "stride": "expr", "count": "count"}),
     "broadcast": (Broadcast, {"value": "expr", "count": "count"}),
     "reduce": (VectorReduce, {"op": ReduceOp, "value": "expr", "lanes": "count"}),

@@ -45,8 +45,7 @@ class Module(_Printed):
 
 def _text(module: Module) -> str:
     printer = Printer(
-        {b.name: b.type.element for b in module.buffers},
-        {s.name: s.type for s in module.scalars},
+        {b.name: b.type.element for b in module.buffers}, {s.name: s.type for s in module.scalars}
     )
     lines = [*_header(module, printer), "body {"]
     printer.stmt(module.body, " ", lines)

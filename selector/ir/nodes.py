@@ -22,15 +22,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from selector.dataclass import dataclass, unguarded
-from selector.ir.kinds import (
-    BinaryOp,
-    CompareOp,
-    ForKind,
-    Location,
-    Memory,
-    ReduceOp,
-    Role,
-)
+from selector.ir.kinds import BinaryOp, CompareOp, ForKind, Location, Memory, ReduceOp, Role
 from selector.ir.known import Known, keep, node
 from selector.ir.types import BOOL, INT32, IllTyped, Type, round_to
 

@@ -29,36 +29,24 @@ _T = TypeVar("_T")
 
 
 def parse_expr(
-    text: str,
-    types: Mapping[str, Type] | None = None,
-    filename: str = "<text>",
-    lenient: bool = False,
-    default_type: Type | None = None,
+    text: str, types: Mapping[str, Type] | None = None, filename: str = "<text>"
 ) -> Expr:
-    """One expression. ``types`` gives elements of buffers and types of variables by name.
-
-    ``lenient`` and ``default_type`` (the element of unknown buffers) are explained at
-    ``ExpressionParser``.
-    """
-    parser = StatementParser(Source(text, filename), types or {}, lenient, default_type)
+    """One expression. ``types`` gives elements of buffers and types of variables by name."""
+    parser = StatementParser(Source(text, filename), types or {})
     return _guarded(parser, parser.expr)
 
 
 def parse_stmt(
-    text: str,
-    types: Mapping[str, Type] | None = None,
-    filename: str = "<text>",
-    lenient: bool = False,
-    default_type: Type | None = None,
+    text: str, types: Mapping[str, Type] | None = None, filename: str = "<text>"
 ) -> Stmt:
     """Statements; several become a ``Block``. The arguments are those of ``parse_expr``."""
-    parser = StatementParser(Source(text, filename), types or {}, lenient, default_type)
+    parser = StatementParser(Source(text, filename), types or {})
     return _guarded(parser, parser.statements)
 
 
-def parse_module(text: str, filename: str = "<text>", lenient: bool = False) -> Module:
+def parse_module(text: str, filename: str = "<text>") -> Module:
     """A header and a body, as ``str`` of a module has them."""
-    parser = ModuleParser(Source(text, filename), {}, lenient)
+    parser = ModuleParser(Source(text, filename), {})
     return _guarded(parser, parser.module)
 
 

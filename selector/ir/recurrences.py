@@ -6,17 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from selector.dataclass import dataclass
-from selector.ir.nodes import (
-    Allocate,
-    Binary,
-    BinaryOp,
-    Expr,
-    FloatImm,
-    For,
-    IntImm,
-    Load,
-    Store,
-)
+from selector.ir.nodes import Allocate, Binary, BinaryOp, Expr, FloatImm, For, IntImm, Load, Store
 from selector.ir.simplify import literal
 from selector.ir.traverse import walk_expr, walk_stmt
 from selector.ir.types import FLOAT32, FLOAT64, INT32, UINT32

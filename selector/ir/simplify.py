@@ -27,12 +27,7 @@ from selector.ir.nodes import (
     Select,
     Var,
 )
-from selector.ir.traverse import (
-    change_expr,
-    map_expr,
-    substitute,
-    walk_expr,
-)
+from selector.ir.traverse import change_expr, map_expr, substitute, walk_expr
 from selector.ir.types import Kind, Type
 
 COMPARE: dict[CompareOp, Callable[[int, int], bool]] = {
@@ -226,13 +221,9 @@ def _trivial(value: Expr, body: Expr) -> bool:
         case IntImm() | FloatImm():
             return True
         case Var(name, _):
-            return name not in _bound(body)
+            return name not in {e.name for e in walk_expr(body) if isinstance(e, Let)}
         case _:
             return False
-
-
-def _bound(body: Expr) -> set[str]:
-    return {e.name for e in walk_expr(body) if isinstance(e, Let)}
 
 
 def as_conjunction(e: Expr) -> Expr | None:

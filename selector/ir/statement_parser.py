@@ -12,7 +12,6 @@ from selector.ir.nodes import (
     Allocate,
     Atomic,
     Block,
-    Call,
     Evaluate,
     Expr,
     For,
@@ -265,21 +264,13 @@ class StatementParser(ExpressionParser):
         value = self.expr()
         if index.type.element != INT32:
             raise self.error(token, f"the index of `{buffer}` is {index.type}, not int32")
-        value = self._stored(at, buffer, value, index.type.lanes)
+        self.lanes_of(at, value, value.type.with_lanes(index.type.lanes))
         predicate = None
         if self.token.text == "if" and not self.token.fresh:
             self.at += 1
             at = self.token
             predicate = self.lanes_of(at, self.expr(), BOOL.with_lanes(index.type.lanes))
         return Store(buffer, index, value, predicate)
-
-    def _stored(self, at: Token, buffer: str, value: Expr, lanes: int) -> Expr:
-        if value.type.lanes == lanes:
-            return value
-        element = self.buffers.get(buffer, self.default_type)
-        if self.lenient and isinstance(value, Call) and value.type == INT32 and element is not None:
-            return replace(value, type=element.with_lanes(lanes))  # an instruction without a type
-        return self.lanes_of(at, value, value.type.with_lanes(lanes))
 
 
 def _append(stack: list[_Scope], stmt: Stmt) -> None:

@@ -237,9 +237,7 @@ def _check_allocation(s: Allocate, scope: _Scope) -> None:
         if isinstance(e, IntImm) and e.value < 1:
             _fail(s, f"`{s.name}` has an extent of {e.value}")
     inside = replace(
-        scope,
-        buffers={**scope.buffers, s.name: s.type},
-        allocated=scope.allocated | {s.name},
+        scope, buffers={**scope.buffers, s.name: s.type}, allocated=scope.allocated | {s.name}
     )
     _stmt(s.body, inside)
 

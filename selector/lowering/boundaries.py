@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from selector.ir.affine import Affine
+from selector.ir.contents import holds
 from selector.ir.nodes import Binary, BinaryOp, Expr, IntImm, Load, Select
 from selector.ir.traverse import free_vars, walk_expr
 
@@ -31,7 +32,7 @@ def clamps(coordinate: Affine) -> tuple[Affine, ...]:
     """The least that a coordinate is, and the most, unless that is less, where it is clamped."""
     match coordinate.terms:
         case (((Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, a, b), IntImm() as low),), 1),):
-            loads = [any(isinstance(x, Load) for x in walk_expr(e)) for e in (a, b)]
+            loads = [holds(e, Load) for e in (a, b)]
             return Affine.of(low), Affine.of(a if loads[1] else b)
         case _:
             return ()

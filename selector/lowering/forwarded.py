@@ -26,13 +26,7 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.traverse import (
-    change_exprs,
-    change_stmts,
-    map_stmt,
-    stmt_exprs,
-    walk_stmt,
-)
+from selector.ir.traverse import change_exprs, change_stmts, map_stmt, stmt_exprs, walk_stmt
 from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, sequence
 from selector.lowering.structure import loaded_names, stored_names
 

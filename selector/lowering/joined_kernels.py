@@ -33,13 +33,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.traverse import (
-    change_exprs,
-    free_vars,
-    substitute_stmt,
-    walk_expr,
-    walk_stmt,
-)
+from selector.ir.traverse import change_exprs, free_vars, substitute_stmt, walk_expr, walk_stmt
 from selector.lowering.structure import loaded_names, stored_names
 
 LARGEST = 400  # nodes of a value that is computed again

@@ -42,12 +42,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import sub
-from selector.ir.traverse import (
-    change_exprs,
-    change_stmts,
-    walk_all_exprs,
-    walk_stmt,
-)
+from selector.ir.traverse import change_exprs, change_stmts, walk_all_exprs, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.row_folds import Row
 from selector.lowering.structure import in_order, stored_names

@@ -12,7 +12,6 @@ from selector.ir.nodes import (
     Atomic,
     Block,
     Call,
-    Expr,
     For,
     ForKind,
     IfThenElse,
@@ -24,13 +23,7 @@ from selector.ir.nodes import (
     Store,
 )
 from selector.ir.simplify import add, simplify
-from selector.ir.traverse import (
-    free_vars,
-    map_stmt,
-    stmt_exprs,
-    substitute_stmt,
-    walk_stmt,
-)
+from selector.ir.traverse import free_vars, map_stmt, stmt_exprs, substitute_stmt, walk_stmt
 
 LARGEST_UNROLL = 64
 PRODUCTS = ("mma.", "wmma.", "wgmma.", "tcgen05.")  # on a GPU
@@ -71,16 +64,12 @@ def _accumulators(s: Stmt) -> list[str]:
     return [x.name for x in walk_stmt(s) if isinstance(x, Allocate) and x.memory in TENSOR_MEMORY]
 
 
-def _is_pure(e: Expr) -> bool:
-    return not holds(e, Load)
-
-
 def inline_lets(s: Stmt) -> Stmt:
     """Substitute lets that load nothing, vectors that one statement reads, and every let inside an
     expression; drop atomics and unit loops.
     """
     match s:
-        case LetStmt(name, value, body) if _is_pure(value) or (
+        case LetStmt(name, value, body) if not holds(value, Load) or (
             value.type.lanes > 1 and is_one_store(body)
         ):
             return inline_lets(substitute_stmt(body, {name: value}))

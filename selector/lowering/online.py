@@ -35,12 +35,7 @@ from selector.ir.nodes import (
     Var,
     VectorReduce,
 )
-from selector.ir.traverse import (
-    change_stmts,
-    stmt_exprs,
-    substitute_stmt,
-    walk_stmt,
-)
+from selector.ir.traverse import change_stmts, stmt_exprs, substitute_stmt, walk_stmt
 from selector.lowering.duplicates import Flat, flat, merge_equal, nested, rename, share_values
 from selector.lowering.exponents import with_multiples
 from selector.lowering.factors import Factors, Rows, as_index, rows_at

@@ -39,12 +39,7 @@ from selector.ir.nodes import (
 from selector.ir.traverse import map_expr, map_stmt, walk_all_exprs, walk_stmt
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.predicates import holds_everywhere
-from selector.lowering.structure import (
-    loaded_names,
-    outside_threads,
-    stored_names,
-    thread_regions,
-)
+from selector.lowering.structure import loaded_names, outside_threads, stored_names, thread_regions
 
 UNROLLED = 32  # iterations of an innermost loop around such elements that are written out
 

@@ -34,12 +34,7 @@ def refuse_races(s: Stmt) -> None:
 
 
 def _walk(
-    s: Stmt,
-    loops: dict[str, For],
-    owned: dict[str, frozenset[str]],
-    lets: _Lets,
-    *,
-    atomic: bool,
+    s: Stmt, loops: dict[str, For], owned: dict[str, frozenset[str]], lets: _Lets, *, atomic: bool
 ) -> None:
     """``owned``: buffers with the parallel loops around their allocation."""
     match s:

@@ -12,17 +12,7 @@ from dataclasses import field
 
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine, Monomial, to_affine
-from selector.ir.nodes import (
-    Binary,
-    BinaryOp,
-    Compare,
-    CompareOp,
-    Expr,
-    For,
-    IntImm,
-    Select,
-    Var,
-)
+from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, For, IntImm, Select, Var
 from selector.ir.simplify import add, sub
 from selector.ir.traverse import free_vars
 from selector.lowering.predicates import TRUE, implying, slack

@@ -35,12 +35,7 @@ from selector.ir.types import INT32, Type, limits
 WARP = 32
 MOST = 1024  # threads of a block
 EACH = 512  # threads of each of the blocks that a row has which has more: many registers for each
-OPERATIONS = {
-    BinaryOp.ADD: 0.0,
-    BinaryOp.MUL: 1.0,
-    BinaryOp.MIN: inf,
-    BinaryOp.MAX: -inf,
-}
+OPERATIONS = {BinaryOp.ADD: 0.0, BinaryOp.MUL: 1.0, BinaryOp.MIN: inf, BinaryOp.MAX: -inf}
 
 
 @dataclass(frozen=True, slots=True)

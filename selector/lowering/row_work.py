@@ -10,17 +10,7 @@ from dataclasses import field
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.contents import loaded
-from selector.ir.nodes import (
-    Binary,
-    Call,
-    Expr,
-    IntImm,
-    Load,
-    Ramp,
-    Stmt,
-    Store,
-    Var,
-)
+from selector.ir.nodes import Binary, Call, Expr, IntImm, Load, Ramp, Stmt, Store, Var
 from selector.ir.simplify import mul
 from selector.ir.traverse import map_expr, walk_expr, walk_stmt
 from selector.ir.types import Type

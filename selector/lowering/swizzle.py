@@ -10,16 +10,7 @@ from selector.intrinsics import VNNI
 from selector.ir.access import merge, walk
 from selector.ir.affine import to_affine
 from selector.ir.lanes import lane
-from selector.ir.nodes import (
-    Binary,
-    BinaryOp,
-    Call,
-    Compare,
-    Expr,
-    IntImm,
-    Load,
-    Var,
-)
+from selector.ir.nodes import Binary, BinaryOp, Call, Compare, Expr, IntImm, Load, Var
 
 _K, _N = Var("$k"), Var("$n")
 

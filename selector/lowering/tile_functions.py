@@ -15,18 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from selector.ir.contents import loaded
-from selector.ir.nodes import (
-    Allocate,
-    Call,
-    Cast,
-    Expr,
-    IntImm,
-    Load,
-    Memory,
-    Ramp,
-    Stmt,
-    Store,
-)
+from selector.ir.nodes import Allocate, Call, Cast, Expr, IntImm, Load, Memory, Ramp, Stmt, Store
 from selector.ir.traverse import expr_children, replaced_all, walk_expr, walk_stmt
 from selector.lowering.structure import loaded_names, stored_names
 

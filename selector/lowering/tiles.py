@@ -19,17 +19,7 @@ from selector.intrinsics import records
 from selector.ir.affine import Affine, to_affine
 from selector.ir.contents import loaded
 from selector.ir.lanes import lane
-from selector.ir.nodes import (
-    Broadcast,
-    Call,
-    Expr,
-    ExprVar,
-    IntImm,
-    Load,
-    Ramp,
-    Store,
-    Var,
-)
+from selector.ir.nodes import Broadcast, Call, Expr, ExprVar, IntImm, Load, Ramp, Store, Var
 from selector.ir.types import Type
 
 ROW, DEPTH, PHASE = Var("$row"), Var("$depth"), Var("$phase")

@@ -8,8 +8,8 @@ measuring.
 
 from __future__ import annotations
 
-from selector.machine.choice import current, machine_for, machine_named
+from selector.machine.choice import machine_for, machine_named
 from selector.machine.gpus import MACHINES
 from selector.machine.record import Machine, Rate
 
-__all__ = ["MACHINES", "Machine", "Rate", "current", "machine_for", "machine_named"]
+__all__ = ["MACHINES", "Machine", "Rate", "machine_for", "machine_named"]

@@ -38,17 +38,3 @@ def machine_for(target: Target | str, gpu: str = "") -> Machine:
     if not able:
         raise TargetError(f"{asked.name} is no target of a GPU", hint=f"known GPUs: {names}")
     return next((m for m in able if m.target == asked.name), able[0])
-
-
-def current() -> Machine:
-    """The current device's; ``TargetError`` where nothing is known of it, or there is none."""
-    from selector.machine.device import device_name
-
-    name = device_name()
-    found = machine_named(name)
-    if found is None:
-        raise TargetError(
-            f"nothing is known of the GPU {name!r}",
-            hint="python -m selector.machine.calibrate measures it",
-        )
-    return found

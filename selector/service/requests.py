@@ -37,9 +37,7 @@ class _Request(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         strict=True,
-        json_schema_extra={
-            "oneOf": [{"required": ["ir"]}, {"required": ["kind", "program"]}],
-        },
+        json_schema_extra={"oneOf": [{"required": ["ir"]}, {"required": ["kind", "program"]}]},
     )
 
     kind: Annotated[
@@ -87,8 +85,7 @@ class CompileRequest(_Request):
         False
     )
     sass: Annotated[
-        bool,
-        Field(description="With machine code, its disassembly and what it takes of a GPU."),
+        bool, Field(description="With machine code, its disassembly and what it takes of a GPU.")
     ] = False
     kernels: Annotated[
         bool, Field(description="With the IR of the kernels that the source is printed from.")

@@ -55,10 +55,7 @@ class LocalExecutor:
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise UserError(f"{workers} workers cannot compile anything", hint="at least 1")
-        self._slots = {
-            Kind.COMPILE: workers or len(os.sched_getaffinity(0)),
-            Kind.TIME: 1,
-        }
+        self._slots = {Kind.COMPILE: workers or len(os.sched_getaffinity(0)), Kind.TIME: 1}
         self._workers: list[_Worker] = []
         self._waiting: dict[Kind, deque[Task]] = {kind: deque() for kind in Kind}
         self._ended: list[Done] = []

@@ -87,10 +87,6 @@ class Trial:
             return math.inf
         return self.measurement.microseconds
 
-    @property
-    def compile_seconds(self) -> float:
-        return sum(self.stages.values())
-
     def as_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "status": str(self.status)}
 

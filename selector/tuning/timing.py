@@ -99,12 +99,7 @@ def timing_of(prepared: Prepared, seconds: Sequence[float]) -> Timing:
     """Median and spread of what ``time_once`` said."""
     found = [s * 1e6 for s in seconds]
     return Timing(
-        float(np.median(found)),
-        min(found),
-        max(found),
-        prepared.calls,
-        len(found),
-        prepared.method,
+        float(np.median(found)), min(found), max(found), prepared.calls, len(found), prepared.method
     )
 
 

@@ -27,13 +27,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.printer import print_expr
 from selector.ir.remarks import Origin
-from selector.ir.traverse import (
-    expr_children,
-    free_vars,
-    stmt_exprs,
-    substitute_stmt,
-    walk_expr,
-)
+from selector.ir.traverse import expr_children, free_vars, stmt_exprs, substitute_stmt, walk_expr
 from selector.ir.types import Type
 from selector.targets import Target
 

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from selector.eqsat.conditions.context import (
-    Context,
-    Miss,
-    quoted,
-    serial_over,
-    stage_of,
-    variable,
-)
+from selector.eqsat.conditions.context import Context, Miss, quoted, serial_over, stage_of, variable
 from selector.eqsat.extract import Shape
 from selector.eqsat.facts import EXECUTES
 from selector.intrinsics import INSTRUCTIONS, for_target

@@ -21,7 +21,6 @@ from selector.ir.nodes import (
     Broadcast,
     Cast,
     Expr,
-    For,
     LocToLoc,
     ReduceOp,
     Select,
@@ -78,7 +77,7 @@ def _no_reduction(c: Context) -> Miss:
     for op in (BinaryOp.MAX, BinaryOp.MIN):
         if any(isinstance(e, Binary) and e.op is op for e in walk_expr(_body(c))):
             return _not_a_sum(c, op.value)
-    inside = [f for f in serial_over(c, _body(c)) if not _walks(f, c.store.index)]
+    inside = [f for f in serial_over(c, _body(c)) if f.name not in free_vars(c.store.index)]
     if inside:
         names = [variable(f.name) for f in inside]
         return c.miss(
@@ -96,10 +95,6 @@ def _no_reduction(c: Context) -> Miss:
 
 def _body(c: Context) -> Expr:
     return c.store.value.value if isinstance(c.store.value, LocToLoc) else c.store.value
-
-
-def _walks(loop: For, index: Expr) -> bool:
-    return loop.name in free_vars(index)
 
 
 def accumulates(c: Context, update: Update) -> Miss | None:

@@ -24,14 +24,7 @@ from selector.families.contraction.filling import (
 )
 from selector.families.contraction.fitted import FITTED, Fitted
 from selector.families.contraction.limits import registers_given, registers_needed, shared_bytes
-from selector.families.contraction.tiling import (
-    ALONE,
-    AT_ONCE,
-    LINE,
-    Shape,
-    Tiling,
-    neighbours,
-)
+from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling, neighbours
 from selector.machine.record import Machine, Rate
 from selector.targets import Multiprocessor, Target, find_target
 

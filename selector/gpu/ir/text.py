@@ -13,11 +13,7 @@ from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import parse_layout
 from selector.gpu.ir.nodes import Body, Kernel, Node
 from selector.gpu.ir.parameters import parse_parameter
-from selector.gpu.ir.products import (
-    parse_operand,
-    parse_record,
-    parse_register,
-)
+from selector.gpu.ir.products import parse_operand, parse_record, parse_register
 from selector.gpu.ir.templates import BODIES, TEMPLATES, clauses, pattern
 from selector.gpu.ir.views import View
 from selector.ir.parser import parse_expr

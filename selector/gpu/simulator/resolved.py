@@ -14,18 +14,7 @@ from selector.gpu.ir.expressions import BLOCK, BLOCKS, GIVEN, THREAD, flag, plus
 from selector.gpu.ir.memory import Point
 from selector.gpu.ir.nodes import Memory
 from selector.gpu.ir.views import BYTES, View
-from selector.ir.nodes import (
-    Binary,
-    BinaryOp,
-    Call,
-    Cast,
-    Compare,
-    Expr,
-    IntImm,
-    Not,
-    Select,
-    Var,
-)
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Compare, Expr, IntImm, Not, Select, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import BOOL
 

@@ -77,8 +77,7 @@ def write_files(directory: str | os.PathLike[str], files: Mapping[str, str]) -> 
             path = folder / name
             if path.exists() and MARK not in path.read_text(errors="replace")[:200]:
                 raise ArtifactError(
-                    f"{path} exists and was not written by an export",
-                    hint="choose another folder",
+                    f"{path} exists and was not written by an export", hint="choose another folder"
                 )
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")

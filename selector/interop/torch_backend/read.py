@@ -9,15 +9,7 @@ from typing import Any
 import sympy  # torch's own
 import torch as installed  # pyright: ignore
 
-from selector.interop.regions.graph import (
-    Named,
-    Node,
-    Ref,
-    RegionGraph,
-    Size,
-    Symbolic,
-    TensorType,
-)
+from selector.interop.regions.graph import Named, Node, Ref, RegionGraph, Size, Symbolic, TensorType
 
 torch: Any = installed
 

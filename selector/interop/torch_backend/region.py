@@ -13,13 +13,7 @@ from typing import Any
 import torch as installed  # pyright: ignore
 
 from selector.dataclass import dataclass
-from selector.interop.regions.graph import (
-    Node,
-    Ref,
-    RegionGraph,
-    Symbolic,
-    TensorType,
-)
+from selector.interop.regions.graph import Node, Ref, RegionGraph, Symbolic, TensorType
 from selector.interop.torch_backend.covered import FLAT, family
 from selector.interop.torch_backend.grow import Part, sizes
 from selector.interop.torch_backend.quantised import dequantises, is_zero

@@ -16,18 +16,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 
-from selector.ir.nodes import (
-    Compare,
-    CompareOp,
-    Expr,
-    For,
-    ForKind,
-    IntImm,
-    Load,
-    Stmt,
-    Store,
-    Var,
-)
+from selector.ir.nodes import Compare, CompareOp, Expr, For, ForKind, IntImm, Load, Stmt, Store, Var
 from selector.ir.simplify import mul
 from selector.ir.traverse import replaced_all, substitute, walk_expr
 from selector.lowering.scans.build import Scan, whole

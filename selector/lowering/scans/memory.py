@@ -18,7 +18,6 @@ from selector.ir.evaluator import Frame, evaluate
 from selector.ir.nodes import Expr, IntImm, Load, Store, Var
 from selector.ir.simplify import add, mul, sub
 from selector.ir.traverse import free_vars, substitute
-from selector.ir.types import Type
 from selector.lowering.scans.find import Spread
 
 LONGEST = 1 << 14  # steps that are looked through
@@ -54,7 +53,7 @@ def fading(found: Spread) -> Fading | None:
         weights = tuple(float(evaluate(w, Frame(1, {})).flat[0]) for w in found.weights)
     except InternalError:
         return None
-    steps = steps_until(weights, _precision(found.type) ** 2)
+    steps = steps_until(weights, (2.0**-52 if found.type.bits == 64 else 2.0**-23) ** 2)
     return None if steps is None else Fading(weights, steps)
 
 
@@ -130,7 +129,3 @@ def _product(a: Matrix, b: Matrix) -> Matrix:
         tuple(sum(x * y for x, y in zip(row, column, strict=True)) for column in columns)
         for row in a
     )
-
-
-def _precision(t: Type) -> float:
-    return 2.0**-52 if t.bits == 64 else 2.0**-23

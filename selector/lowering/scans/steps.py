@@ -31,13 +31,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, div, literal, mod, mul
-from selector.ir.traverse import (
-    change_expr,
-    free_vars,
-    replaced_all,
-    substitute,
-    substitute_stmt,
-)
+from selector.ir.traverse import change_expr, free_vars, replaced_all, substitute, substitute_stmt
 from selector.ir.types import Type
 from selector.lowering.predicates import every, slack
 from selector.lowering.scans.find import Spread

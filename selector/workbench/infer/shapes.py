@@ -199,7 +199,7 @@ def _sized(opened: _Opened, types: bool, style: str, prints: Fingerprints) -> It
         return
     for right in islice(_rights(made.right, made, known), _FORMULAS):
         if _holds(right, samples, prints):
-            yield Proposal(left, right, tuple(_guards(left, right, widths, made)))
+            yield Proposal(left, right, tuple(_guards(right, widths, made)))
 
 
 def _named(term: object, made: _Opened, types: bool, style: str) -> object:
@@ -365,9 +365,7 @@ def _holds(right: object, samples: Sequence[_Sample], prints: Fingerprints) -> b
     return tried > 1
 
 
-def _guards(
-    left: Term, right: object, widths: Mapping[str, str], made: _Opened
-) -> Iterator[str]:  # fmt: skip
+def _guards(right: object, widths: Mapping[str, str], made: _Opened) -> Iterator[str]:
     """What has to hold: lanes that are used or one, and quotients without a rest."""
     used = {*unknowns(right)}
     for width, name in widths.items():

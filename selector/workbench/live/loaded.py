@@ -103,10 +103,7 @@ class Loaded:
         del self.layers[same:]
 
     def _add(
-        self,
-        file: tuple[str, str],
-        places: Mapping[str, int],
-        order: Mapping[tuple[str, int], int],
+        self, file: tuple[str, str], places: Mapping[str, int], order: Mapping[tuple[str, int], int]
     ) -> None:
         known = self.rules
         found: list[Problem] = []

@@ -34,10 +34,6 @@ def product(say: Say, r: Cls, a: Cls, b: Cls, mn: Poly, k: Poly, t: str) -> None
     say.value(r, at_lane)
 
 
-def _rows(outputs: Poly, taps: Poly, stride: Poly, dilation: Poly) -> Poly:
-    return dilation * (taps - ONE) + stride * (outputs - ONE) + ONE
-
-
 def _tap(at: Attempt, term: Digits, taps: Poly, direction: Poly) -> Poly:
     """The tap of a term: in order, or from the last one on."""
     k = lane_number(term)
@@ -63,7 +59,7 @@ def band_split(
     image: Cls, taps: Cls,
 ) -> None:  # fmt: skip
     band_mask(say, p, m, q, ph, k, st, d, w)
-    rows = say.context.sizes.as_count(_rows(q, k, st, d))
+    rows = say.context.sizes.as_count(d * (k - ONE) + st * (q - ONE) + ONE)
     say.lanes(image, m * rows)
     say.lanes(taps, ph * k)
     for x in (image, taps):

@@ -15,17 +15,7 @@ from itertools import pairwise
 
 from selector.dataclass import dataclass
 from selector.ir.contents import holds, loaded
-from selector.ir.nodes import (
-    Allocate,
-    Block,
-    Broadcast,
-    Expr,
-    LetStmt,
-    Load,
-    LocToLoc,
-    Stmt,
-    Store,
-)
+from selector.ir.nodes import Allocate, Block, Broadcast, Expr, LetStmt, Load, LocToLoc, Stmt, Store
 from selector.ir.traverse import (
     expr_children,
     stmt_children,

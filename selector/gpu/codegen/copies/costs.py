@@ -64,7 +64,7 @@ def _limit(nest: Nest) -> CopyLimit:
     return CopyLimit.TURNED if neighbours else CopyLimit.APART
 
 
-def of_copy(copy: Copy, context: KernelContext, size: int) -> Taking:
+def of_copy(copy: Copy, size: int) -> Taking:
     """A copy in chunks of 16 bytes, unless no chunk can start at a multiple of that."""
     total = copy.chunks * copy.count
     start = to_affine(copy.coordinates[0]).rest(copy.x.var)

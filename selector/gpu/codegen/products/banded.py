@@ -38,10 +38,7 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.layouts import in_bytes
 from selector.gpu.ir.memory import Point
 from selector.gpu.ir.nodes import Comment, Let, Memory
-from selector.gpu.ir.products import (
-    LoadFragment,
-    Register,
-)
+from selector.gpu.ir.products import LoadFragment, Register
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, split_by_strides, to_affine
 from selector.ir.nodes import Cast, Expr, IntImm, Var

@@ -17,33 +17,12 @@ from selector.gpu.codegen.products.banded import BandTables
 from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.gpu.codegen.unwritten import along_rows
 from selector.gpu.codegen.warpgroups.panels import Panels
-from selector.gpu.ir.expressions import (
-    element,
-    negated,
-    pointer,
-    quotient,
-    remainder,
-)
+from selector.gpu.ir.expressions import element, negated, pointer, quotient, remainder
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.memory import Point
-from selector.gpu.ir.products import (
-    InRegisters,
-    LoadFragment,
-    MatrixRows,
-    Register,
-)
+from selector.gpu.ir.products import InRegisters, LoadFragment, MatrixRows, Register
 from selector.ir.affine import Affine, to_affine
-from selector.ir.nodes import (
-    Call,
-    Cast,
-    Compare,
-    CompareOp,
-    Expr,
-    IntImm,
-    Load,
-    Select,
-    Var,
-)
+from selector.ir.nodes import Call, Cast, Compare, CompareOp, Expr, IntImm, Load, Select, Var
 from selector.ir.simplify import literal
 from selector.ir.traverse import substitute
 from selector.ir.types import FLOAT16, UINT32

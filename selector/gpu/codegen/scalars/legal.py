@@ -31,16 +31,7 @@ from selector.gpu.codegen.scalars.builtins import (
 )
 from selector.gpu.codegen.scalars.names import Names
 from selector.gpu.codegen.scalars.storage import Space, Storage
-from selector.gpu.ir.expressions import (
-    all_of,
-    below,
-    chosen,
-    element,
-    equal,
-    minus,
-    pointer,
-    times,
-)
+from selector.gpu.ir.expressions import all_of, below, chosen, element, equal, minus, pointer, times
 from selector.intrinsics.functions import POWER_OF_TWO, PureFunction, find_function
 from selector.ir.affine import carry, split_by_strides, to_affine
 from selector.ir.nodes import (

@@ -93,11 +93,7 @@ def _threads_of(elements: Expr, lanes: int) -> Expr:
 
 
 def _emit_ends(
-    ends: tuple[str, str],
-    v: Vectors,
-    s: Store,
-    row: Row,
-    code: ThreadStatements,
+    ends: tuple[str, str], v: Vectors, s: Store, row: Row, code: ThreadStatements
 ) -> None:
     """The elements of the other vectors of a row, neighbours by neighbouring threads: few threads
     have them, which would take them one after the other while all others wait.

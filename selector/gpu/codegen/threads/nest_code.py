@@ -62,7 +62,7 @@ class NestCode:
         if copy is None:
             self._copied_or_spread(nest, unit)
             return
-        note(nest.store, of_copy(copy, self.context, unit.size), self.context)
+        note(nest.store, of_copy(copy, unit.size), self.context)
         write_copy(copy, self.context, unit.thread, unit.size)
         unit.copying = True
         unit.copied.add(nest.store.buffer)

@@ -43,13 +43,7 @@ from selector.gpu.codegen.threads.vectors import (
     thread_of,
     vectors_ahead,
 )
-from selector.gpu.ir.expressions import (
-    all_of,
-    mixed_radix,
-    number,
-    plus,
-    times,
-)
+from selector.gpu.ir.expressions import all_of, mixed_radix, number, plus, times
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, Sync
 from selector.ir.lanes import lane, own_lane, same_index

@@ -12,17 +12,7 @@ from selector.gpu.ir.expressions import number
 from selector.gpu.ir.nodes import State
 from selector.ir.contents import holds
 from selector.ir.lanes import Digits, own_lane
-from selector.ir.nodes import (
-    Binary,
-    Cast,
-    Expr,
-    IntImm,
-    ReduceOp,
-    Select,
-    Store,
-    Var,
-    VectorReduce,
-)
+from selector.ir.nodes import Binary, Cast, Expr, IntImm, ReduceOp, Select, Store, Var, VectorReduce
 from selector.ir.traverse import change_expr
 
 

@@ -16,6 +16,7 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.gpu.ir.expressions import all_of, element, number, pointer
 from selector.gpu.ir.memory import Array
+from selector.ir.contents import holds
 from selector.ir.nodes import Expr, For, ForKind, IntImm, Load, Store, Var
 from selector.ir.traverse import free_vars, replaced_all, walk_expr
 from selector.lowering.structure import under_conditions
@@ -41,7 +42,7 @@ def as_scatter(s: For, context: KernelContext) -> Scatter | None:
     conditions, body = under_conditions(s.body)
     if not isinstance(body, Store) or body.value.type.lanes > 1:
         return None
-    if not any(isinstance(e, Load) for e in walk_expr(body.index)):
+    if not holds(body.index, Load):
         return None
     loads = dict.fromkeys(
         e
@@ -54,7 +55,7 @@ def as_scatter(s: For, context: KernelContext) -> Scatter | None:
 
 def _is_given(e: Load, context: KernelContext) -> bool:
     """Whether nobody writes there while the kernel runs, and it may be asked for anywhere."""
-    plain = not any(isinstance(x, Load) for x in walk_expr(e.index)) and e.predicate is None
+    plain = not holds(e.index, Load) and e.predicate is None
     return plain and context.is_input(e.buffer) and context.storages[e.buffer].space is Space.GLOBAL
 
 

@@ -18,6 +18,7 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.codegen.threads.lanes import LANE, goes_on, later, one_lane
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
+from selector.ir.contents import holds
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -177,7 +178,7 @@ def vectors_ahead(s: Store, thread: str, context: KernelContext) -> Vectors | No
 
 def _has_lanes(s: Store) -> bool:
     """Whether a statement may go as vectors."""
-    sums = any(isinstance(e, VectorReduce) for e in walk_expr(s.value))
+    sums = holds(s.value, VectorReduce)
     return s.value.type.lanes <= MOST_LANES and not sums
 
 

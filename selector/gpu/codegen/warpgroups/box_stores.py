@@ -152,10 +152,7 @@ def box_stores(box: BoxStore, name: str, pairs: list[Pair]) -> Iterator[Node]:
         x0, x1, y0, y1 = (Var(x, box.map.type) for x in names)
         stores = (
             StorePair(View(name, index=_place(box, place)), _either(turned, *halves), kind)
-            for place, halves in (
-                (n, ((y0, y1), (x0, x1))),
-                (n + far, ((x0, x1), (y0, y1))),
-            )
+            for place, halves in ((n, ((y0, y1), (x0, x1))), (n + far, ((x0, x1), (y0, y1))))
         )
         yield Local((Let(kind, names, values), *stores))
 

@@ -73,10 +73,7 @@ class FedRing(Ring):
 
     def _ask_early(self) -> None:
         w = self.context.writer
-        with (
-            w.when(flag(READY)),
-            w.loop("slot", number(0), number(self._early_slots), "rolled"),
-        ):
+        with w.when(flag(READY)), w.loop("slot", number(0), number(self._early_slots), "rolled"):
             w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
             with w.when(at_least(self.variable, self.stop)):
                 w.add(Leave("loop"))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence, Set
 from math import prod
 
 from selector.gpu.codegen.warpgroups.windows import is_window
+from selector.ir.contents import holds
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -23,7 +24,7 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.traverse import walk_expr, walk_stmt
+from selector.ir.traverse import walk_stmt
 from selector.lowering.normalize import holds_tensor, sequence
 from selector.lowering.structure import in_order, loaded_names, peel_threads, stored_names
 from selector.lowering.tiles import Accumulate, as_accumulate
@@ -105,7 +106,7 @@ def is_loaded_fill(s: Store) -> bool:
     """Whether a statement fills an accumulator with numbers from few places in memory."""
     match s.value:
         case Call(_, "tile.fill", (value,)):
-            return any(isinstance(e, Load) for e in walk_expr(value))
+            return holds(value, Load)
         case _:
             return False
 

@@ -137,12 +137,7 @@ class LastingRing(AheadRing):
     tiles_read = False  # they are left in the last iteration
 
     def __init__(
-        self,
-        emitter: Emitter,
-        loop: For,
-        body: list[Stmt],
-        staged: list[Allocate],
-        turns: Turns,
+        self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate], turns: Turns
     ) -> None:
         super().__init__(emitter, loop, body, staged)
         self.turns = turns

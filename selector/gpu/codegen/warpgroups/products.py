@@ -22,14 +22,7 @@ from selector.gpu.ir.descriptors import steps_of
 from selector.gpu.ir.lane_maps import BLOCKS
 from selector.gpu.ir.layouts import GROUP_ROWS
 from selector.gpu.ir.nodes import Comment, Commit, Drain
-from selector.gpu.ir.products import (
-    Descriptor,
-    InMemory,
-    InRegisters,
-    Mma,
-    Pin,
-    Register,
-)
+from selector.gpu.ir.products import Descriptor, InMemory, InRegisters, Mma, Pin, Register
 from selector.intrinsics.records import TensorInstruction
 from selector.ir.affine import Affine
 from selector.ir.nodes import Call, Store

@@ -52,12 +52,7 @@ class TensorRing(LastingRing):
     """
 
     def __init__(
-        self,
-        emitter: Emitter,
-        loop: For,
-        body: list[Stmt],
-        staged: list[Allocate],
-        turns: Turns,
+        self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate], turns: Turns
     ) -> None:
         super().__init__(emitter, loop, body, staged, turns)
         c = self.context

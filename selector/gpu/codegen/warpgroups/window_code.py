@@ -18,17 +18,7 @@ from selector.gpu.codegen.instructions import ptx_type
 from selector.gpu.codegen.warpgroups.core_bands import CORE_BYTES, Entry, Pair
 from selector.gpu.ir.expressions import FIRST_OF_GROUP, barrier, number
 from selector.gpu.ir.layouts import Strided, core_matrices
-from selector.gpu.ir.nodes import (
-    Arrive,
-    Await,
-    Body,
-    Comment,
-    Commit,
-    Drain,
-    Fused,
-    If,
-    Node,
-)
+from selector.gpu.ir.nodes import Arrive, Await, Body, Comment, Commit, Drain, Fused, If, Node
 from selector.gpu.ir.products import GROUP_ROWS, Descriptor, InMemory, Mma, Record
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine
@@ -109,10 +99,7 @@ class WindowCode:
     """
 
     def __init__(
-        self,
-        context: KernelContext,
-        products: list[WindowProduct],
-        pieces: Pieces | None,
+        self, context: KernelContext, products: list[WindowProduct], pieces: Pieces | None
     ) -> None:
         self.context = context
         self.products, self.pieces = products, pieces

@@ -90,6 +90,34 @@ py::list describe_promises(const std::vector<Promise> &promises, Records &record
     return result;
 }
 
+void name_variables(const std::string &func, const ir::Definition &d, py::set &result) {
+    for (const ir::Split &split : d.schedule().splits()) {
+        for (const std::string &var : {split.old_var, split.outer, split.inner}) {
+            result.add(func + "." + var);
+        }
+    }
+    for (const ir::Dim &dim : d.schedule().dims()) {
+        result.add(func + "." + dim.var);
+    }
+    for (const ir::Specialization &s : d.specializations()) {
+        name_variables(func, s.definition, result);
+    }
+}
+
+// FUNC.VARIABLE for all of Funcs and of their loops: what Halide has named is told from them.
+py::set named_variables(const Environment &env) {
+    py::set result;
+    for (const auto &[name, f] : env) {
+        if (f.has_pure_definition()) {
+            name_variables(name, f.definition(), result);
+        }
+        for (const ir::Definition &update : f.updates()) {
+            name_variables(name, update, result);
+        }
+    }
+    return result;
+}
+
 py::dict lower_pipeline(const std::vector<Func> &outputs, const py::dict &given) {
     Options options = read_options(given);
     Functions funcs = functions(outputs);
@@ -116,6 +144,7 @@ py::dict lower_pipeline(const std::vector<Func> &outputs, const py::dict &given)
     }
     result["scalars"] = scalars;
     result["embedded"] = parameters.embedded;
+    result["variables"] = named_variables(lowered.environment);
     return result;
 }
 

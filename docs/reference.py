@@ -196,7 +196,7 @@ def variables() -> str:
 
 PUBLIC: dict[str, tuple[tuple[str, Any], ...]] = {
     "From a pipeline to a kernel": (
-        ("hb.compile", hb.compile), ("hb.autoschedule", hb.autoschedule),
+        ("hb.compile", hb.compile), ("hb.apply", hb.apply), ("hb.autoschedule", hb.autoschedule),
         ("hb.Schedule", hb.Schedule), ("hb.funcs", hb.funcs), ("hb.lower", hb.lower),
         ("hb.adjoint", hb.adjoint),
         ("hb.split_product", hb.split_product), ("hb.e4m3", hb.e4m3), ("hb.e5m2", hb.e5m2),

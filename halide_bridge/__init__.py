@@ -9,6 +9,7 @@ best = hb.tune(schedule, {"n": (128, 256)}, arguments).best
 from __future__ import annotations
 
 from halide_bridge.adjoints import adjoint
+from halide_bridge.apply import apply
 from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.float8 import e4m3, e5m2
 from halide_bridge.groups import Taps, grouped
@@ -56,6 +57,7 @@ __all__ = [
     "SizeClass",
     "Taps",
     "adjoint",
+    "apply",
     "as_product",
     "autoschedule",
     "clone",

@@ -112,7 +112,7 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
     )
     checks.refuse_embedded(lowered["embedded"], pipeline.location)
     arrays = (b[0] for b in lowered["buffers"] if not b[2])
-    names = Names((*arrays, *(s[0] for s in lowered["scalars"])))
+    names = Names((*arrays, *(s[0] for s in lowered["scalars"])), lowered["variables"])
     for wrapper, func in pipeline.wrapped:
         names.stands_for(wrapper, func)
     buffers, scalars = _parameters(lowered, names, inputs, pipeline.location)

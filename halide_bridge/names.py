@@ -20,6 +20,7 @@ _COUNTED = re.compile(r"(?:(?<=^)|(?<=_in_))([a-z]|lambda_)(\d+)(?=$|_im|_in_|_g
 _CALLED_SO = re.compile(r"^[a-z]\d+\$\d+$")
 _NO_NAME = re.compile(r"^p\d+$")  # of parameters
 _COUNTED_VAR = re.compile(r"^([vr])(\d+)(?=$|\$)")
+_COUNTED_LET = re.compile(r"^(t)(\d+)$")
 
 
 def plain(name: str) -> str:
@@ -29,16 +30,19 @@ def plain(name: str) -> str:
 
 class Names:
     """A renaming from Halide's names to stable ones, one per lowering. ``parameters``: names of the
-    pipeline's.
+    pipeline's; ``variables``: ``f.x`` for each of a Func, among them what a user has called ``t1``.
     """
 
-    def __init__(self, parameters: Iterable[str] = ()) -> None:
+    def __init__(self, parameters: Iterable[str] = (), variables: Iterable[str] = ()) -> None:
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
         self._heads: dict[str, str] = {}
         self._taken_heads: set[str] = set()
         self._numbers: dict[str, dict[str, int]] = {}
         self._called = set[str]()
+        self._variables = {
+            (f, part) for f, *rest in (v.split(".") for v in variables) for part in rest
+        }
         for name in sorted(parameters, key=lambda n: (len(n), n)):
             if _NO_NAME.match(name):
                 self._number(name[0], name[1:])
@@ -59,7 +63,7 @@ class Names:
 
     def _stable(self, name: str) -> str:
         head, *rest = name.split(".")
-        return ".".join((self._head(head), *(self._component(r) for r in rest)))
+        return ".".join((self._head(head), *(self._component(head, r) for r in rest)))
 
     def _head(self, head: str) -> str:
         known = self._heads.get(head)
@@ -70,8 +74,10 @@ class Names:
             known = self._heads[head] = self._unique(plain, self._taken_heads)
         return known
 
-    def _component(self, component: str) -> str:
+    def _component(self, head: str, component: str) -> str:
         plain = _SUFFIX.sub("", component)
+        if (head, component) not in self._variables:
+            plain = _COUNTED_LET.sub(lambda m: self._number(m[1], m[2]), plain)
         return _COUNTED_VAR.sub(lambda m: self._number(m[1], m[2]), plain)
 
     def _counted(self, m: re.Match[str]) -> str:

@@ -103,7 +103,7 @@ def main():
     lock, extras = choose_extras(cuda_major())
     extras.append("service")
     if sys.argv[1] == "dev":
-        extras += ["plots", "ray", "dask", "dev"]
+        extras += ["plots", "ray", "dask", "images", "dev"]
     print(
         "setting up .venv with Python %d.%d, extras %s"
         % (sys.version_info[:2] + (",".join(extras),))

@@ -17,9 +17,9 @@ import tomllib
 from pathlib import Path
 
 LOCKS = {
-    "compile": ("compile", "plots", "service", "ray", "dask", "dev"),
-    "cuda12": ("cuda12", "plots", "service", "ray", "dask", "dev"),
-    "cuda13": ("cuda13", "compile", "plots", "service", "ray", "dask", "dev"),
+    "compile": ("compile", "plots", "service", "ray", "dask", "images", "dev"),
+    "cuda12": ("cuda12", "plots", "service", "ray", "dask", "images", "dev"),
+    "cuda13": ("cuda13", "compile", "plots", "service", "ray", "dask", "images", "dev"),
 }
 
 

@@ -5,6 +5,7 @@
     --kernels: what that is printed from, --after PASS: before further passes)
     python -m selector explain FILE.vir    what went to which instruction by which rules; what did
     not, and why
+    python -m selector apply KERNEL ...    a saved kernel over images in files (apply --help)
     python -m selector aot FILE...         a C++ library of saved kernels or programs (aot --help)
     python -m selector rules ...           the rule author's bench (rules --help)
     python -m selector serve               the compile service (serve --help)
@@ -59,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(
-        required=True, metavar="dump | select | explain | aot | rules | serve | fuzz"
+        required=True, metavar="dump | select | explain | apply | aot | rules | serve | fuzz"
     )
     for name, run, what in (
         ("dump", dump, "read, verify and print a program"),
@@ -87,12 +88,14 @@ def _parser() -> argparse.ArgumentParser:
     served = commands.add_parser("serve", help="the compile service, over HTTP")
     served.description = "Serve compilations over HTTP until a signal says stop."
     add_options(served)
-    # Its options are its own: with another prefix all that follows are arguments to pass on.
-    fuzzed = commands.add_parser(
-        "fuzz", help="random programs, by every oracle", add_help=False, prefix_chars="+"
-    )
-    fuzzed.add_argument("options", nargs="*")
-    fuzzed.set_defaults(command=fuzz, json=False)
+    for name, run, what in (
+        ("apply", apply, "a saved kernel over images in files"),
+        ("fuzz", fuzz, "random programs, by every oracle"),
+    ):
+        # Its options are its own: with another prefix all that follows are arguments to pass on.
+        command = commands.add_parser(name, help=what, add_help=False, prefix_chars="+")
+        command.add_argument("options", nargs="*")
+        command.set_defaults(command=run, json=False)
     return parser
 
 
@@ -186,6 +189,11 @@ def explain(options: argparse.Namespace) -> int:
     text = json.dumps(report.as_dict(laws=laws), indent=2) if options.json else report.text(laws)
     write(text, options.out)
     return 1 if report.misses else 0
+
+
+def apply(options: argparse.Namespace) -> int:
+    """Run a saved kernel over files. ``UserError`` without the libraries that it takes."""
+    return int(importlib.import_module("selector.dask.command").main(options.options))
 
 
 def fuzz(options: argparse.Namespace) -> int:

@@ -115,7 +115,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     ),
     "jax": ("selector.interop.jax", "casestudies"),
     "ray": ("selector.tuning",),
-    **dict.fromkeys(("dask", "distributed"), ("selector.dask",)),
+    **dict.fromkeys(("dask", "distributed", "tifffile", "zarr"), ("selector.dask",)),
     **dict.fromkeys(("fastapi", "starlette", "pydantic", "uvicorn"), ("selector.service",)),
 }
 

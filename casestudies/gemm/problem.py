@@ -74,7 +74,8 @@ class Problem:
         """The problem as its family of schedules knows it."""
         a, b = self.layout
         sizes = ELEMENT_BYTES[self.operand], ELEMENT_BYTES[self.output.element]
-        return Shape(self.m, self.n, self.k, *sizes, a == "n", b == "t", self.batch)
+        reads = "scale" in self.epilogue or "bias" in self.epilogue
+        return Shape(self.m, self.n, self.k, *sizes, a == "n", b == "t", self.batch, reads)
 
     @property
     def program(self) -> str:

@@ -236,8 +236,14 @@ def _shape(product: Product, program: Program, known: Guess) -> contraction.Shap
     batch = prod(known.extent(member, d) for d in others)
     return contraction.Shape(
         known.extent(member, product.m), known.extent(member, 0), max(1, k), element,
-        4, product.a.along, product.b.along, max(1, batch),
+        4, product.a.along, product.b.along, max(1, batch), _reads_beside(product, program),
     )  # fmt: skip
+
+
+def _reads_beside(product: Product, program: Program) -> bool:
+    """Whether what reads the sums reads something else as well."""
+    readers = program.readers(program.members[product.func])
+    return any(a.func != product.func for m in readers for a in m.accesses())
 
 
 def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -95,7 +96,6 @@ class _Call:
                 hint="kernel = hb.compile(output) or selector.load(path)",
             )
         plan = self.plan = kernel.plan
-        self.kernel = kernel
         outputs = arguments.outputs_of(plan)
         if len(outputs) != 1:
             raise ArgumentError(
@@ -121,6 +121,7 @@ class _Call:
         self.scalars = {name: values[name] for name in scalars}
         self.numbers = arguments.numbers(plan, scalars)
         self.extents = self._output_extents(sizes, scalars)
+        self.kernel = kernel.program_for(self._block_shapes())
         self.reasons: dict[int, str] = {}
         self.motions = self._motions()
 
@@ -138,6 +139,15 @@ class _Call:
                 hint="there is nothing to compute: pass images and sizes without a zero",
             )
         return extents
+
+    def _block_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Those of a block of chunks where these are images by themselves; else the whole ones."""
+        whole = {name: size.extents[::-1] for name, size in self.known.items()}
+        chunks = whole | {name: array.chunksize for name, array in self.cut.items()}
+        with suppress(ArgumentError):  # an output that does not follow, or has taps for more
+            known = {b.name: arguments.dense_size(b, chunks[b.name]) for b in self.inputs}
+            return chunks | output_shapes(self.plan, known, self.numbers, None)
+        return whole | {self.output.name: self.extents[::-1]}
 
     def _motions(self) -> dict[int, Motion]:
         found: dict[int, Motion] = {}

@@ -85,7 +85,7 @@ def test_all_that_is_solved_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     scopes = (*of_sums(), *of_texts()[::5])
     solved: list[Allocate] = []
 
-    def attempt(_: _Selector, form: Allocate, computed: Any = None) -> Any:
+    def attempt(_: _Selector, form: Allocate, computed: Any = None, **__: bool) -> Any:
         solved.append(form)
         return form, computed, ("a miss",)
 

@@ -23,7 +23,7 @@ from selector.families.contraction.filling import (
     tiles_of,
 )
 from selector.families.contraction.fitted import FITTED, Fitted
-from selector.families.contraction.limits import registers_given, shared_bytes
+from selector.families.contraction.limits import registers_given, registers_needed, shared_bytes
 from selector.families.contraction.tiling import (
     ALONE,
     AT_ONCE,
@@ -150,10 +150,11 @@ def resident(t: Tiling, shape: Shape, target: Target) -> int:
 
 def _beside(t: Tiling, shape: Shape, sm: Multiprocessor, run: int, *, stays: bool) -> int:
     """Blocks that a multiprocessor has registers and threads for. The compiler is told how many
-    are to stay.
+    are to stay, and of two where results read inputs, if that suffices.
     """
     registers = -(-registers_given(t, shape, run, stays=stays) // 8) * 8 * t.threads
-    beside = max(sm.registers // registers, t.persistent)
+    two = shape.reads and t.unit == "group" and 2 * registers_needed(t) * t.threads <= sm.registers
+    beside = max(sm.registers // registers, t.persistent, 2 * two)
     return max(1, min(beside, 32 * sm.warps // t.threads, sm.blocks))
 
 

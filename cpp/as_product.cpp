@@ -1,5 +1,5 @@
 // Terms that are a product of two factors in other words: of which a condition says whether they
-// count, or that are multiplied in fewer bits than they are added up in.
+// count, or that are multiplied by one as a number, or that are multiplied in fewer bits than they are added up in.
 
 #include "reads.h"
 
@@ -47,6 +47,34 @@ Expr masked(const Expr &condition, const Expr &e) {
     return Halide::select(condition, e, make_zero(e.type()));
 }
 
+// The condition that a factor of one or zero stands for; undefined for others.
+Expr condition_of(const Expr &e) {
+    const Cast *cast = e.as<Cast>();
+    if (cast) {
+        return cast->value.type().is_bool() ? cast->value : condition_of(cast->value);
+    }
+    const auto *select = e.as<Halide::Internal::Select>();
+    if (select && is_const_one(select->true_value) && is_const_zero(select->false_value)) {
+        return select->condition;
+    }
+    bool inverse = select && is_const_zero(select->true_value) && is_const_one(select->false_value);
+    return inverse ? !select->condition : Expr();
+}
+
+// The factors of a product, and all conditions among them.
+void split(const Mul *mul, std::vector<Expr> &numbers, Expr &all) {
+    for (const Expr &factor : {mul->a, mul->b}) {
+        Expr condition = condition_of(factor);
+        if (const Mul *inner = factor.as<Mul>()) {
+            split(inner, numbers, all);
+        } else if (condition.defined()) {
+            all = is_const_one(all) ? condition : all && condition;
+        } else {
+            numbers.push_back(factor);
+        }
+    }
+}
+
 class Products {
     const Function &sum;
 
@@ -57,33 +85,43 @@ class Products {
                            [&](const std::string &v) { return expr_uses_var(factor, v); });
     }
 
+    // A product where a condition holds, and zero; undefined where that belongs to neither factor.
+    Pair under(const Expr &condition, Pair found) const {
+        std::vector<Expr> conditions;
+        split_into_ands(condition, conditions);
+        for (const Expr &part : conditions) {
+            bool first = found.a.defined() && has(found.a, part);
+            if (!first && !(found.b.defined() && has(found.b, part))) {
+                return {};
+            }
+            Expr &factor = first ? found.a : found.b;
+            factor = masked(part, factor);
+        }
+        return found;
+    }
+
+    // A product of two numbers, and of conditions as numbers.
+    Pair multiplied(const Mul *mul) const {
+        std::vector<Expr> numbers;
+        Expr all = const_true();
+        split(mul, numbers, all);
+        return numbers.size() == 2 ? under(all, {numbers[0], numbers[1]}) : Pair{mul->a, mul->b};
+    }
+
 public:
     explicit Products(const Function &sum) : sum(sum) {
     }
 
     Pair of(const Expr &e) const {
         if (const Mul *mul = e.as<Mul>()) {
-            return {mul->a, mul->b};
+            return multiplied(mul);
         }
         if (const Cast *cast = e.as<Cast>()) {
             return widened(e.type(), cast->value.as<Mul>());
         }
         const auto *select = e.as<Halide::Internal::Select>();
-        if (!select || !is_const_zero(select->false_value)) {
-            return {};
-        }
-        Pair found = of(select->true_value);
-        std::vector<Expr> conditions;
-        split_into_ands(select->condition, conditions);
-        for (const Expr &condition : conditions) {
-            bool first = found.a.defined() && has(found.a, condition);
-            if (!first && !(found.b.defined() && has(found.b, condition))) {
-                return {};
-            }
-            Expr &factor = first ? found.a : found.b;
-            factor = masked(condition, factor);
-        }
-        return found;
+        bool some = select && is_const_zero(select->false_value);
+        return some ? under(select->condition, of(select->true_value)) : Pair{};
     }
 };
 
@@ -100,14 +138,20 @@ bool as_product(Function sum) {
     if (!add || (!last && !is_read(add->b.as<Call>(), sum))) {
         return false;
     }
-    const Expr &own = last ? add->a : add->b, &term = last ? add->b : add->a;
+    Definition &update = sum.update(0);
+    const Expr &own = last ? add->a : add->b, &plain = last ? add->b : add->a;
+    const bool all = is_const_one(update.predicate());
+    const Expr term = all ? plain : select(update.predicate(), plain, make_zero(plain.type()));
     Reads more(sum);
     term.accept(&more);
     Pair found = Products(sum).of(term);
-    if (!more.places.empty() || term.as<Mul>() || !found.a.defined()) {
+    const Mul *already = term.as<Mul>();
+    bool changes = !already || !already->a.same_as(found.a) || !already->b.same_as(found.b);
+    if (!more.places.empty() || !found.a.defined() || !changes) {
         return false;
     }
     value = common_subexpression_elimination(own + found.a * found.b);
+    update.predicate() = const_true();
     return true;
 }
 

@@ -159,7 +159,7 @@ Lowered lower_once(const Functions &funcs, const Options &options, const Dimensi
         hide_masks(p.env, options.tensor_funcs);
     }
     if (options.tails) {
-        guard_reductions(p.env);
+        guard_reductions(p.env, options.tensor_funcs);
         p.guarded = round_up_tails(p.env);
     }
     Stmt s = create_loops(p, options);

@@ -86,8 +86,11 @@ Parameters find_parameters(const Environment &env, const Functions &outputs,
 std::map<std::string, Halide::Expr> known_values(const Parameters &parameters);
 std::vector<Halide::Expr> ends_of(const Buffer &b);  // per dimension, one past the last index
 
+// guarded_sums.cpp: reductions stay vectors where they end between splits; those of tensor Funcs
+// under any predicate.
+void guard_reductions(Environment &env, const std::set<std::string> &tensor_funcs);
+
 // tails.cpp: every size works without shifting a tile inwards or a scalar remainder.
-void guard_reductions(Environment &env);
 Dimensions round_up_tails(Environment &env);  // those of which only what is needed is stored
 ir::Stmt predicate_needed(const ir::Stmt &s, const Environment &env, const Dimensions &guarded);
 ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs,

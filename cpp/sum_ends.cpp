@@ -175,6 +175,9 @@ bool vanishes(const Expr &e, const End &end, const Accesses &zero) {
     if (const Add *a = e.as<Add>()) {
         return inner(a->a) && inner(a->b);
     }
+    if (const Sub *d = e.as<Sub>()) {
+        return inner(d->a) && inner(d->b);
+    }
     return is_const_zero(e);
 }
 

@@ -210,8 +210,9 @@ def _split_by(body: Stmt, update: Store) -> tuple[str, str]:
         return (
             "a condition guards it, under which Halide takes vectors apart: "
             f"`{print_expr(conditions[-1])[:80]}`",
-            "write a condition of the algorithm (`RDom.where`) as `select(condition, a*b, 0)`; "
-            "where it is the tail of a split, let the tile divide the extent",
+            "add what is summed to the element itself, `f[...] += a*b`: then a condition of the "
+            "algorithm (`RDom.where`) is one of its terms; where it is the tail of a split, let "
+            "the tile divide the extent",
         )
     return "it was not vectorized", ""
 

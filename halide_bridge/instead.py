@@ -145,10 +145,10 @@ def as_product(sum_: Func) -> Func:
     """Have a sum add products of two factors, where it adds such as count under a condition or are
     taken in fewer bits. ``f[...] += select(p, a * b, 0)`` is ``select(p, a, 0) * b``: each part of
     ``p`` that ``&`` joins goes to a factor that has all variables of the result which it has; the
-    other factor is read where the term does not count, and multiplied by zero. ``f[...] += i32(a *
-    b)`` is ``i32(a) * i32(b)`` for integers of which every product has room in their type, as those
-    of u8 by s8 have in int16. Returns ``sum_``; ``ScheduleError`` for terms that are no such
-    product.
+    other factor is read where the term does not count, and multiplied by zero. What ``RDom.where``
+    says is such a condition, and so is a factor of one or zero. ``f[...] += i32(a * b)`` is
+    ``i32(a) * i32(b)`` for integers of which every product has room in their type, as those of u8
+    by s8 have in int16. Returns ``sum_``; ``ScheduleError`` for terms that are no such product.
     """
     if not native().as_product(sum_):
         raise ScheduleError(

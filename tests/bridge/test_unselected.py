@@ -334,11 +334,15 @@ SCENARIOS: dict[str, Scenario] = {
         gpu(update=unrolled_tile), "no reduction over vector lanes: it was not vectorized",
         "vectorize a reduction variable innermost", gpu(), error=ScheduleError,
     ),
-    "a condition on the reduction domain": Scenario(
-        gpu(where=lambda x, y, r: r != 50),
+    "a condition of a maximum": Scenario(
+        gpu(combine=hl.max, where=lambda x, y, r: r != 50),
         "a condition guards it, under which Halide takes vectors apart: `((mm.s1.r$x.ro*16)",
-        "(`RDom.where`) as `select(condition, a*b, 0)`",
-        gpu(lambda x, y, r: hl.select(r != 50, product(x, y, r), 0.0)), error=ScheduleError,
+        "add what is summed to the element itself, `f[...] += a*b`: then a condition",
+        gpu(where=lambda x, y, r: r != 50), error=ScheduleError,
+    ),
+    "a condition of rows and columns": Scenario(
+        gpu(where=lambda x, y, r: r <= x + y), "varies along rows and columns of the tile",
+        "a condition of its own that `&` joins", gpu(where=lambda x, y, r: (r <= x) & (r <= y)),
     ),
     "the sum alone as a vector": Scenario(
         gpu(update=sum_alone),

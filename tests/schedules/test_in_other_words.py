@@ -35,6 +35,16 @@ def masked(condition: Callable[[Any, Any, Any], Any], wide: Any = f32) -> Term:
     return term
 
 
+def some(condition: Callable[[Any], Any], wide: Any = f32) -> Term:
+    """Products of which a predicate says which count."""
+
+    def term(a: Any, b: Any, k: Any) -> Any:
+        k.where(condition(k.x))
+        return wide(a[k, y]) * wide(b[x, k])
+
+    return term
+
+
 def where(holds: Array) -> Truth:
     return lambda a, b: np.einsum(
         "mk,kn,mnk->mn", a, b, np.broadcast_to(holds, (ROWS, COLUMNS, DEPTH))
@@ -58,6 +68,20 @@ TAKEN: dict[str, tuple[Term, Truth, tuple[hl.Type, hl.Type, hl.Type]]] = {
         masked(lambda k, n, m: (k < 5) | (k > 90)), where((K < 5) | (K > 90)), HALVES
     ),
     "of bytes": (masked(lambda k, n, m: k <= n, i32), where(K <= N), BYTES),
+    "of some terms, up to the column": (some(lambda k: k <= x), where(K <= N), HALVES),
+    "of some terms, between both": (
+        some(lambda k: (k >= x) & (k <= y)), where((K >= N) & (K <= M)), HALVES
+    ),
+    "a condition as a factor": (
+        lambda a, b, k: f32(a[k, y]) * f32(b[x, k]) * f32((k <= x) & (k > 3)),
+        where((K <= N) & (K > 3)), HALVES,
+    ),
+    "none or one as a factor": (
+        lambda a, b, k: f32(a[k, y]) * (hl.select(k % 2 == 0, 0.0, 1.0) * f32(b[x, k])),
+        where(K % 2 == 1), HALVES,
+    ),
+    "two of three terms": (some(lambda k: k % 3 != 1), where(K % 3 != 1), HALVES),
+    "some terms of bytes": (some(lambda k: k > y, i32), where(K > M), BYTES),
     "u8 by s8 in int16": (in_bits(hl.Int(16)), where(K >= 0), BYTES),
     "s8 by s8 in int16": (in_bits(hl.Int(16)), where(K >= 0), (I8, I8, I32)),
     "u8 by u8 in uint16": (in_bits(hl.UInt(16)), where(K >= 0), (U8, U8, I32)),
@@ -106,6 +130,24 @@ def test_a_tensor_unit_has_the_product(name: str, target: str) -> None:
     close(kernel, truth, kinds)
 
 
+@pytest.mark.parametrize("name", ["length", "kept"])
+def test_lengths_and_masks_are_read(name: str) -> None:
+    """Arrays in a predicate are no factors."""
+    some_of = {"length": np.arange(ROWS) * 7 % 99 - 1, "kept": np.arange(DEPTH) * 5 % 3}
+    length, kept = hl.ImageParam(I32, 1, "length"), hl.ImageParam(U8, 1, "kept")
+    term = some(lambda k: (k < length[y]) if name == "length" else kept[k] != 0)
+    kernel = hb.compile(
+        defined(term, HALVES)[1], target="sm_90a", schedule="auto", sizes=(2048, 2048)
+    )
+    assert [update.block is not None for update in kernel.report.updates] == [True]
+    a, b = matrix(F16, (ROWS, DEPTH), 1), matrix(F16, (DEPTH, COLUMNS), 2)
+    array = some_of[name].astype(np.int32 if name == "length" else np.uint8)
+    found = kernel.interpret(a=a, b=b, sizes=(ROWS, COLUMNS), **{name: array})
+    holds = some_of["length"][M] > K if name == "length" else some_of["kept"][K] != 0
+    exact = where(holds)(a.astype(float), b.astype(float))
+    assert np.linalg.norm(found - exact) <= 1e-5 * np.linalg.norm(exact)
+
+
 @pytest.mark.parametrize("name", ["between both", "in int16, even terms"])
 def test_what_is_written_down_gives_the_same_program(name: str) -> None:
     term, truth, kinds = TAKEN[name]
@@ -122,15 +164,12 @@ def test_few_products_stay_as_they_are() -> None:
     assert "as_product" not in schedule.source
 
 
-def some_terms(a: Any, b: Any, k: Any) -> Any:
-    """What Halide may read less of for it: arrays may end where their terms do."""
-    k.where(k <= x)
-    return f32(a[k, y]) * f32(b[x, k])
-
-
 LEFT: dict[str, tuple[Term, Truth | None, tuple[hl.Type, hl.Type, hl.Type]]] = {
     "neither factor can have": (masked(lambda k, n, m: k <= n + m), where(K <= N + M), HALVES),
-    "have one factor be 0": (some_terms, where(K <= N), HALVES),
+    "its rows and columns": (some(lambda k: k <= x + y), where(K <= N + M), HALVES),
+    "says which terms count, which neither": (
+        lambda a, b, k: f32(a[k, y]) * f32(b[x, k]) * f32(k <= x + y), where(K <= N + M), HALVES
+    ),
     "may wrap around": (in_bits(hl.Int(16)), None, (U8, U8, I32)),
     "taken in int8 and cast afterwards, where they may": (
         lambda a, b, k: i32(a[k, y] * b[x, k]), None, (I8, I8, I32)

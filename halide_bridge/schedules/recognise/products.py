@@ -73,7 +73,11 @@ def product_of(member: Member, program: Program) -> Product | str:
     if any(number(r.minimum) != 0 for r in update.reduced):
         return STARTS
     if update.predicate is not None:
-        return SOME
+        return SOME if _belongs(update.predicate, pair, member) else BOTH
+    product = added(member)
+    if product is not None and (numbers := _in_other_words(product)) is not None:
+        masks = filter(None, map(_as_condition, _multiplied(product)))
+        return SOME if all(_belongs(m, numbers, member) for m in masks) else BOTH
     if not may_start(start, program):
         return "what it starts with is computed"
     kinds = [multiplied(e, member, program) for e in pair]
@@ -123,7 +127,11 @@ def used_by(pair: tuple[Expr, Expr], member: Member) -> list[set[str]] | None:
     """The variables of a sum that each factor of what would be a product depends on; None where
     they are those of no product of matrices.
     """
-    if len(member.args) < 2 or member.stages[1].predicate is not None:
+    return None if member.stages[1].predicate is not None else _rows_and_columns(pair, member)
+
+
+def _rows_and_columns(pair: tuple[Expr, Expr], member: Member) -> list[set[str]] | None:
+    if len(member.args) < 2:
         return None
     sums = {r.name for r in member.stages[1].reduced}
     variables = sums | {*member.args}
@@ -178,10 +186,16 @@ def is_product_in_other_words(member: Member, program: Program) -> bool:
     """Whether the terms of a sum are products for tensor units that count under a condition, or are
     cast afterwards; whether these have two factors of the same values, the native module judges.
     """
-    pair = _in_other_words(added(member))
+    pair = _in_other_words(added(member)) or _some_terms(member)
     if pair is None or member.fixed or not may_be_multiplied(pair, member, program):
         return False
-    return used_by(pair, member) is not None
+    return _rows_and_columns(pair, member) is not None
+
+
+def _some_terms(member: Member) -> tuple[Expr, Expr] | None:
+    """The factors of products of which a predicate says which count."""
+    pair = factors(member)
+    return None if pair is None or member.stages[1].predicate is None else pair
 
 
 def _in_other_words(e: Expr | None) -> tuple[Expr, Expr] | None:
@@ -193,6 +207,30 @@ def _in_other_words(e: Expr | None) -> tuple[Expr, Expr] | None:
             return a, b
         case Select(_, Cast() as product, IntImm(0) | FloatImm(0.0)):
             return _in_other_words(product)
+        case Binary(BinaryOp.MUL):
+            of = _multiplied(e)
+            numbers = [f for f in of if _as_condition(f) is None]
+            return (numbers[0], numbers[1]) if len(numbers) == 2 < len(of) else None
+        case _:
+            return None
+
+
+def _multiplied(e: Expr) -> list[Expr]:
+    """The factors of a product."""
+    match e:
+        case Binary(BinaryOp.MUL, a, b):
+            return [*_multiplied(a), *_multiplied(b)]
+        case _:
+            return [e]
+
+
+def _as_condition(e: Expr) -> Expr | None:
+    """The condition that a factor of one or zero stands for."""
+    match e:
+        case Cast(value=value):
+            return value if value.type.is_bool else _as_condition(value)
+        case Select(condition, IntImm(a) | FloatImm(a), IntImm(b) | FloatImm(b)):
+            return condition if {a, b} == {0, 1} else None
         case _:
             return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from selector.dataclass import dataclass
@@ -167,14 +167,25 @@ def _conditions(o: Operands, update: Update) -> Miss | None:
                 o.near,
             )
         if len(axes) > 1:
+            alone = (
+                "compare the term with a row or a column alone, each in a condition of its own "
+                "that `&` joins"
+            )
+            outside = (
+                f"take it out of the sum, to where `{o.c.func}` is read: multiply by the "
+                f"condition, `{cast_call(o.c.result)}(condition)` (a select would cut the tile)"
+            )
             return o.c.miss(
                 f"the condition `{shown(condition)}` varies along rows and columns of the tile: no "
                 "operand can carry it",
-                f"take it out of the sum, to where `{o.c.func}` is read: multiply by the "
-                f"condition, `{cast_call(o.c.result)}(condition)` (a select would cut the tile)",
+                alone if _follows_sum(walks) else outside,
                 o.near,
             )
     return None
+
+
+def _follows_sum(walks: Iterable[tuple[tuple[Level, ...], tuple[Level, ...]] | None]) -> bool:
+    return any(step.terms for w in walks if w is not None for step, _ in w[0])
 
 
 def _masks(o: Operands, update: Update) -> Miss | None:

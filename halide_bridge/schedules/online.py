@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from halide_bridge import instead
 from halide_bridge.schedules.asked import clone
 from halide_bridge.schedules.attention import Attention, Joining, schedule_attention
 from halide_bridge.schedules.kernels import Grid
@@ -135,9 +136,8 @@ def _in_parts(
     found = operands.found
     output, weight, scores = map(func, (found.output, found.weight, found.scores))
     peak, total, mixed = map(func, (found.peak, found.total, found.mixed))
-    made = script.in_parts(
-        output, (peak, total, mixed), (weight, scores), found.along, (part, JOINED_AT_ONCE)
-    )
+    said = output, (peak, total, mixed), weight, scores, found.along, part, JOINED_AT_ONCE
+    made = script.instead(instead.in_parts, (), *said)
     parts, peak, total, mixed, *own, weight, near, top, sums = made
     return operands.attention(
         output=parts,

@@ -163,28 +163,31 @@ class Script:
             self._known[key] = Recorded(self, identifier, value)
         return self._known[key]
 
+    def instead(
+        self, directive: Callable[..., Any], stems: Sequence[str], *arguments: Any
+    ) -> tuple[Recorded, ...]:
+        """The Funcs that a directive of ours makes; without ``stems`` by the names they have."""
+        made = directive(*map(self._value, arguments))
+        values = made if isinstance(made, tuple) else (made,)
+        stems = stems or [value.name().split("$")[0] for value in values]
+        names = [self._identifier(stem) for stem in stems]
+        said = ", ".join(map(self._text, arguments))
+        self._lines.append(("=", f"{', '.join(names)} = hb.{directive.__name__}({said})"))
+        return tuple(Recorded(self, n, v) for n, v in zip(names, values, strict=True))
+
     def cloned(self, of: Recorded, consumer: Recorded, along: Any = None) -> Recorded:
         """A Func of its own for a consumer, or for what that reads along one of its variables."""
-        value = instead.clone(of.value, consumer.value, self._value(along))
-        identifier = self._identifier(f"{of.text}_of_{consumer.text}")
-        said = ", ".join([of.text, consumer.text, *([] if along is None else [self._text(along)])])
-        self._lines.append(("=", f"{identifier} = hb.clone({said})"))
-        return Recorded(self, identifier, value)
+        said = (of, consumer) if along is None else (of, consumer, along)
+        return self.instead(instead.clone, [f"{of.text}_of_{consumer.text}"], *said)[0]
 
     def operand(self, of: Recorded, factor: int, order: Sequence[Any]) -> Recorded:
         """A Func of its own for a factor of a sum's products, over variables of the sum."""
-        value = instead.operand(of.value, factor, self._value(order))
-        identifier = self._identifier(f"{of.text}_{'ab'[factor]}")
-        said = f"{of.text}, {factor}, {self._text([*order])}"
-        self._lines.append(("=", f"{identifier} = hb.operand({said})"))
-        return Recorded(self, identifier, value)
+        name = f"{of.text}_{'ab'[factor]}"
+        return self.instead(instead.operand, [name], of, factor, [*order])[0]
 
     def narrowed(self, of: Recorded, reader: Recorded) -> Recorded:
         """What a reader casts a Func to, as a Func of its own."""
-        value = instead.narrowed(of.value, reader.value)
-        identifier = self._identifier(f"{of.text}_narrow")
-        self._lines.append(("=", f"{identifier} = hb.narrowed({of.text}, {reader.text})"))
-        return Recorded(self, identifier, value)
+        return self.instead(instead.narrowed, [f"{of.text}_narrow"], of, reader)[0]
 
     def grouped(
         self, outputs: Sequence[Any], of: Recorded, consumer: Recorded, taps: Taps
@@ -210,39 +213,15 @@ class Script:
         self, of: Recorded, reader: Recorded, phases: Sequence[tuple[Any, Any, Any, int]]
     ) -> Recorded:
         """A Func of its own for a reader, with a dimension for the phases of some of its own."""
-        value = instead.phased(of.value, reader.value, self._value(phases))
-        identifier = self._identifier(f"{of.text}_phased")
-        said = f"{of.text}, {reader.text}, {self._text([*phases])}"
-        self._lines.append(("=", f"{identifier} = hb.phased({said})"))
-        return Recorded(self, identifier, value)
+        return self.instead(instead.phased, [f"{of.text}_phased"], of, reader, [*phases])[0]
 
     def joined(
         self, of: Recorded, reader: Recorded, inner: Any, outer: Any
-    ) -> tuple[Recorded, Recorded, Recorded]:
-        """A sum for a reader over two of its variables as one, and the factors of its products."""
-        values = instead.joined(of.value, reader.value, self._value(inner), self._value(outer))
-        stem = f"{of.text}_joined"
-        names = [self._identifier(name) for name in (stem, f"{stem}_a", f"{stem}_b")]
-        said = ", ".join((of.text, reader.text, self._text(inner), self._text(outer)))
-        self._lines.append(("=", f"{', '.join(names)} = hb.joined({said})"))
-        total, a, b = (Recorded(self, n, v) for n, v in zip(names, values, strict=True))
-        return total, a, b
-
-    def in_parts(
-        self,
-        output: Recorded,
-        sums: tuple[Recorded, Recorded, Recorded],
-        others: tuple[Recorded, Recorded],
-        along: Sequence[Sequence[int]],
-        counts: tuple[int, int],
     ) -> tuple[Recorded, ...]:
-        """What a loop over parts of the keys finds, and joins."""
-        said = output, sums, *others, along, *counts
-        values = instead.in_parts(*map(self._value, said))
-        names = [self._identifier(value.name().split("$")[0]) for value in values]
-        made = f"hb.in_parts({', '.join(map(self._text, said))})"
-        self._lines.append(("=", f"{', '.join(names)} = {made}"))
-        return tuple(Recorded(self, n, v) for n, v in zip(names, values, strict=True))
+        """A sum for a reader over two of its variables as one, and the factors of its products."""
+        stem = f"{of.text}_joined"
+        names = stem, f"{stem}_a", f"{stem}_b"
+        return self.instead(instead.joined, names, of, reader, inner, outer)
 
     def say(self, of: Recorded, directive: str, arguments: tuple[Any, ...]) -> None:
         """A directive of Halide's."""

@@ -129,11 +129,7 @@ def _store(
     blocked = applied(kernel, given, chunks, interpret)
     taking = target.begin(blocked.shape, blocked.dtype, blocked.chunksize)
     if taking is None:
-
-        def rows(first: int, behind: int) -> np.ndarray:
-            return np.asarray(blocked[first:behind].compute())
-
-        target.write(rows, blocked.shape, blocked.dtype, blocked.chunksize)
+        target.write_picture(np.asarray(blocked.compute()))
     else:
         blocked.store(taking, lock=False)
     return blocked.shape, blocked.dtype, blocked.npartitions
@@ -142,7 +138,7 @@ def _store(
 def _write_whole(made: np.ndarray, target: Target) -> None:
     taking = target.begin(made.shape, made.dtype, made.shape)
     if taking is None:
-        target.write(lambda first, behind: made[first:behind], made.shape, made.dtype, made.shape)
+        target.write_picture(made)
     else:
         taking[(slice(None),) * made.ndim] = made
 

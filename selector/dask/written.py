@@ -1,25 +1,25 @@
-"""Files that are written, block by block or in order, under another name until they are whole."""
+"""Files that are written, block by block, under another name until they are whole."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from selector.dask.files import KNOWN, NUMPY, TILED, ZARR, needed
-from selector.dask.tiff import write_tiff
+from selector.dask.tiff import new_tiff
 from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError, UserError
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file to write: ``begin`` gives what takes blocks by their place, or None where a file is
-    written in order; ``end`` gives the file its name.
+    """A file to write: ``begin`` gives what takes blocks by their place, None for a picture;
+    ``end`` gives the file its name.
     """
 
     path: Path
@@ -50,17 +50,10 @@ class Target:
         if suffix == NUMPY:
             np.lib.format.open_memmap(self.unfinished, "w+", dtype, tuple(shape)).flush()
             return Mapped(str(self.unfinished))
-        return None
+        return new_tiff(self.unfinished, shape, dtype) if suffix in TILED else None
 
-    def write(self, rows: Callable[[int, int], np.ndarray], shape: Sequence[int],
-              dtype: np.dtype[Any], chunks: Sequence[int]) -> None:  # fmt: skip
-        """A file that is written in order, from ``rows`` of the image."""
-        if self.path.suffix.lower() in TILED:
-            write_tiff(self.unfinished, rows, shape, dtype, chunks)
-            return
-        self._write_picture(rows(0, shape[0]))
-
-    def _write_picture(self, values: np.ndarray) -> None:
+    def write_picture(self, values: np.ndarray) -> None:
+        """A picture, whole."""
         from PIL import Image
 
         try:

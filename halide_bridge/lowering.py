@@ -126,9 +126,9 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
         extents = (d.extent for b in buffers for d in b.dims)
         sizes = frozenset(e.name for e in extents if isinstance(e, Var))
         body = BoundedClamps(Ranges(nonnegative=sizes)).stmt(body)
+    checks.check_marked(body, pipeline.directives, names)  # while conditions stand as written
     body = constant_sizes(guarded(body))
     body = _place(body, {names(name): d for name, d in pipeline.directives.items()})
-    checks.check_marked(body, pipeline.directives, names)
     for func, asked in pipeline.directives.items():
         if asked.along:
             along = tuple(names(s) for s in asked.along)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from selector.diagnostics import ScheduleError
 from selector.ir.contents import loaded
 from selector.ir.nodes import Allocate, Block, Expr, For, ForKind, IfThenElse, IntImm, Stmt, Store
+from selector.ir.printer import print_expr
 from selector.ir.traverse import stmt_children, stmt_exprs, union_of_names
 from selector.lowering.normalize import TENSOR_MEMORY, sequence
 
@@ -38,7 +39,8 @@ def constant_elements(s: Allocate) -> int:
         if not isinstance(extent, IntImm):
             raise ScheduleError(
                 f"`{s.name}` has no constant size",
-                "memory inside a kernel is laid out when it is compiled",
+                "memory inside a kernel is laid out when it is compiled, and one of its extents is "
+                f"`{print_expr(extent)[:80]}`",
                 "bound the extents it is computed over, or split by constants",
             )
         total *= extent.value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from selector.gpu.cuda.expressions import TYPES
 from selector.gpu.ir.memory import StorePair
 from selector.gpu.ir.nodes import Kernel, Let, Local
 from selector.gpu.ir.views import View
 from selector.gpu.passes.name_repeated import name_repeated
 from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, FloatImm, Select, Var
 from selector.ir.traverse import walk_expr
-from selector.ir.types import FLOAT32
+from selector.ir.types import FLOAT32, INT32, Type
 
 
 def product(*factors: Expr) -> Expr:
@@ -65,3 +66,21 @@ def test_a_short_value_stays() -> None:
     short = product(Var("x", FLOAT32), Var("y", FLOAT32))
     before = stored(product(*[short] * 6))
     assert name_repeated(before) is before
+
+
+@pytest.mark.parametrize("kind", [FLOAT32, INT32])
+def test_what_both_arms_compute_has_a_name(kind: Type) -> None:
+    """As where ``-v`` is stored in every other place."""
+    factors = (Var(f"x{n}", kind) for n in range(13))
+    long, zero = product(*factors), Var("zero", kind)  # of 25 nodes
+    below = Compare(CompareOp.LT, Var("y", FLOAT32), FloatImm(0.0, FLOAT32))
+    negated = Binary(BinaryOp.SUB, zero, long)
+    (local,) = name_repeated(stored(Select(below, long, negated), zero)).body
+    assert isinstance(local, Local)
+    name = Var("value0", kind)
+    assert local.body[0] == Let(TYPES[kind], ("value0",), (long,))
+    store = local.body[1]
+    assert isinstance(store, StorePair)
+    assert store.values[0] == Select(below, name, Binary(BinaryOp.SUB, zero, name))
+    one_arm = stored(Select(below, product(long, negated), zero), zero)
+    assert name_repeated(one_arm) is one_arm

@@ -1,8 +1,8 @@
-"""What a store of an accumulator's elements computes four times or more gets a name: the text of an
+"""What a store of an accumulator's elements computes several times gets a name: the text of an
 activation has its argument several times, each of these what that is made of, and there is a copy
-of it all for each register.
+of it all for each register. Two copies suffice of what is long.
 
-A value that is computed only on a condition (the arms of a choice) is not named for that use.
+A value that is computed only on a condition (one arm of a choice) is not named for that use.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from selector.gpu.ir.nodes import Body, Kernel, Let, Local, Node
 from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.nodes import Binary, BinaryOp, Expr, Select, Var
 from selector.ir.traverse import expr_children, free_vars, map_expr, replaced_all, walk_expr
-from selector.ir.types import FLOAT32
+from selector.ir.types import FLOAT32, INT32
 
-LEAST, OFTEN = 8, 4  # nodes of an expression that is worth a name, and uses
+LEAST, SAVED = 8, 24  # nodes of an expression that is worth a name, and of its further copies
 
 
 def name_repeated(kernel: Kernel) -> Kernel:
@@ -48,7 +48,7 @@ def _named(node: Node) -> Body:
 def _is_long(values: tuple[Expr, ...]) -> bool:
     """Whether there are nodes enough for something that is worth a name."""
     nodes = chain.from_iterable(map(walk_expr, values))
-    return next(islice(nodes, LEAST * OFTEN - 1, None), None) is not None
+    return next(islice(nodes, LEAST + SAVED - 1, None), None) is not None
 
 
 def _let(e: Expr, name: str, names: dict[Expr, Expr]) -> Let:
@@ -60,7 +60,7 @@ def _let(e: Expr, name: str, names: dict[Expr, Expr]) -> Let:
 
 def _repeated(values: tuple[Expr, ...]) -> Iterator[Expr]:
     """What is worth a name, each behind those that it has."""
-    uses, sizes, always = Counter[Expr](), dict[Expr, int](), set[Expr]()
+    uses, sizes, sure = Counter[Expr](), dict[Expr, int](), dict[Expr, frozenset[Expr]]()
 
     def counted(e: Expr) -> int:
         uses[e] += 1
@@ -68,26 +68,25 @@ def _repeated(values: tuple[Expr, ...]) -> Iterator[Expr]:
             sizes[e] = 1 + sum(map(counted, expr_children(e)))
         return sizes[e]
 
-    def computed(e: Expr) -> None:
-        if e not in always:
-            always.add(e)
-            for child in _always(e):
-                computed(child)
-
     for e in values:
         counted(e)
-        computed(e)
+    always = frozenset[Expr]().union(*(_always(e, sure) for e in values))
     for e in sizes:  # operands first
-        if uses[e] >= OFTEN and sizes[e] >= LEAST and e.type == FLOAT32 and e in always:
+        worth = sizes[e] >= LEAST and (uses[e] - 1) * sizes[e] >= SAVED
+        if worth and e.type in (FLOAT32, INT32) and e in always:
             yield e
 
 
-def _always(e: Expr) -> tuple[Expr, ...]:
-    """The operands that are computed whatever the others are."""
-    match e:
-        case Select(condition):
-            return (condition,)
-        case Binary(BinaryOp.AND | BinaryOp.OR, a, _):
-            return (a,)
-        case _:
-            return expr_children(e)
+def _always(e: Expr, known: dict[Expr, frozenset[Expr]]) -> frozenset[Expr]:
+    """What of an expression is computed whatever the rest is."""
+    if e not in known:
+        match e:
+            case Select(condition, a, b):
+                either = _always(a, known) & _always(b, known)
+                inner = _always(condition, known) | either
+            case Binary(BinaryOp.AND | BinaryOp.OR, a, _):
+                inner = _always(a, known)
+            case _:
+                inner = frozenset[Expr]().union(*(_always(c, known) for c in expr_children(e)))
+        known[e] = inner | {e}
+    return known[e]

@@ -27,7 +27,7 @@ def apply(
     where the inputs do not fix it. ``interpret``: by the interpreter, for a machine without a GPU,
     of ``target``'s kernel.
 
-    A kernel is compiled for the call, or found in the cache on disk, some ten milliseconds: for
+    A kernel is compiled for the call, or found in the cache on disk, some tens of milliseconds: for
     many calls keep one, ``kernel = hb.compile(output, schedule="auto")``.
 
     ``ArgumentError`` for arrays that do not fit; else the errors of ``compile`` and of a call.

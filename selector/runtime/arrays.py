@@ -1,7 +1,8 @@
 """What the runtime sees of a user's array: kind, element type, shape, strides and address.
 
 NumPy, CuPy and torch arrays, and everything else with ``__cuda_array_interface__`` or
-``__array_interface__``, are read through attributes; neither CuPy nor torch is imported here.
+``__array_interface__``, are read through attributes, others of the CPU through DLPack; neither CuPy
+nor torch is imported here.
 Shapes and strides are in the library's order (last axis innermost); strides are in elements.
 """
 
@@ -19,6 +20,8 @@ from selector.diagnostics import ArgumentError
 from selector.ir.types import Kind, Type
 
 HOST = -1
+_DLPACK_CPU = 1  # of DLPack's kinds of devices
+_INTERFACES = ("__cuda_array_interface__", "__array_interface__", "__dlpack_device__")
 
 
 class Library(Enum):
@@ -62,9 +65,7 @@ class ArrayView:
 
 def is_array(value: object) -> bool:
     """Whether ``value`` is something that ``view`` can read."""
-    return is_torch(value) or any(
-        hasattr(value, name) for name in ("__cuda_array_interface__", "__array_interface__")
-    )
+    return is_torch(value) or any(hasattr(value, name) for name in _INTERFACES)
 
 
 def is_torch(value: object) -> bool:
@@ -82,11 +83,29 @@ def view(name: str, array: Any) -> ArrayView:
         return _cuda_view(name, array)
     if hasattr(array, "__array_interface__"):
         return _numpy_view(name, np.asarray(array))
+    if hasattr(array, "__dlpack_device__"):
+        return _numpy_view(name, of_dlpack(name, array))
     raise ArgumentError(
         f"{name}: expected an array, got {type(array).__name__}",
-        why="NumPy, CuPy and torch arrays, and what has __cuda_array_interface__, are understood",
+        why="NumPy, CuPy and torch arrays, and what has __cuda_array_interface__ or DLPack, are "
+        "understood",
         hint=f"convert it first: numpy.asarray({name}, dtype=...)",
     )
+
+
+def of_dlpack(name: str, array: Any) -> np.ndarray:
+    """An array of another library, on the CPU and in place; types that NumPy has no name for as
+    that library converts them. ``ArgumentError`` if it is elsewhere.
+    """
+    if array.__dlpack_device__()[0] != _DLPACK_CPU:
+        raise ArgumentError(
+            f"{name}: {type(array).__name__} is on a device, and has no __cuda_array_interface__",
+            hint=f"convert it first: cupy.from_dlpack({name})",
+        )
+    try:
+        return np.from_dlpack(array)
+    except (BufferError, RuntimeError, TypeError):
+        return np.asarray(array)
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 
 from selector.ir.nodes import BufferParam
 from selector.ir.types import Kind
-from selector.runtime.arrays import HOST, ArrayView, Library, is_torch, view
+from selector.runtime.arrays import HOST, ArrayView, Library, is_torch, of_dlpack, view
 
 Array = np.ndarray[Any, Any]
 
@@ -26,6 +26,8 @@ def to_upload(array: Any) -> Array:
         if tensor.dtype is torch.bfloat16:
             return tensor.view(torch.int16).numpy().view(np.uint16)
         return tensor.numpy()
+    if not hasattr(array, "__array_interface__"):
+        array = of_dlpack("", array)
     values = np.ascontiguousarray(array)
     return values.view(np.uint16) if values.dtype.name == "bfloat16" else values
 

@@ -201,35 +201,65 @@ Scope<> others_than(const ReductionVariable &r, const StageSchedule &schedule,
     return others;
 }
 
-// The variables of a stage whose values are lanes of a vector.
-std::set<std::string> vectorized(const StageSchedule &schedule) {
-    std::set<std::string> found;
+// The variables of a stage whose values are lanes of a vector, and how many there are of each; 0
+// where that is not known.
+std::map<std::string, int64_t> lanes_of(const Function &function, const StageSchedule &schedule) {
+    std::map<std::string, int64_t> found;
     for (const Dim &dim : schedule.dims()) {
         if (dim.for_type == ForType::Vectorized) {
-            found.insert(dim.var);
+            found[dim.var] = 0;
+        }
+    }
+    for (const Halide::Internal::Bound &bound : function.schedule().bounds()) {
+        auto extent = bound.extent.defined() ? as_const_int(bound.extent) : std::nullopt;
+        if (found.count(bound.var) && extent) {
+            found[bound.var] = *extent;
         }
     }
     for (auto split = schedule.splits().rbegin(); split != schedule.splits().rend(); ++split) {
         bool fused = split->split_type == Split::FuseVars;
+        bool outer = found.count(split->outer), inner = found.count(split->inner);
+        auto factor = split->factor.defined() ? as_const_int(split->factor) : std::nullopt;
         if (fused && found.count(split->old_var)) {
-            found.insert({split->outer, split->inner});
-        } else if (!fused && (found.count(split->outer) || found.count(split->inner))) {
-            found.insert(split->old_var);
+            found[split->outer] = found[split->inner] = 0;
+        } else if (!fused && (outer || inner)) {
+            found[split->old_var] = !outer && factor ? *factor : 0;
         }
     }
     return found;
 }
 
+// A condition in which what all lanes have in common, the number of their group, is no lane's.
+class WithoutGroups : public IRMutator {
+    const std::map<std::string, int64_t> &lanes;
+
+protected:
+    using IRMutator::visit;
+    Expr visit(const Div *op) override {
+        const Variable *var = op->a.as<Variable>();
+        auto found = var ? lanes.find(var->name) : lanes.end(), none = lanes.end();
+        auto size = as_const_int(op->b);
+        bool whole = found != none && found->second > 0 && size && *size % found->second == 0;
+        return whole ? make_zero(op->type) : IRMutator::visit(op);
+    }
+
+public:
+    explicit WithoutGroups(const std::map<std::string, int64_t> &lanes) : lanes(lanes) {
+    }
+};
+
 // What a predicate says of lanes goes to the terms: under a condition on them Halide takes a vector
-// apart.
-Expr mask_term(const Expr &term, Definition &definition) {
+// apart. What it says of them all together stays a loop's condition, whose work is left out.
+Expr mask_term(const Function &function, const Expr &term, Definition &definition) {
+    auto found = lanes_of(function, definition.schedule());
     Scope<> lanes;
-    for (const std::string &name : vectorized(definition.schedule())) {
+    for (const auto &[name, count] : found) {
         lanes.push(name);
     }
     Expr mask = const_true(), rest = const_true();
     for (const Expr &condition : definition.split_predicate()) {
-        Expr &of = expr_uses_vars(condition, lanes) ? mask : rest;
+        Expr varying = WithoutGroups(found).mutate(condition);
+        Expr &of = expr_uses_vars(varying, lanes) ? mask : rest;
         of = of && condition;
     }
     if (is_const_one(mask)) {
@@ -267,7 +297,7 @@ void guard_update(const Function &function, Definition &definition, Environment 
         }
     }
     if (sum && on_tensor_unit) {
-        term = mask_term(term, definition);
+        term = mask_term(function, term, definition);
     }
     for (ReductionVariable &r : schedule.rvars()) {
         Scope<> others = others_than(r, schedule, pure);

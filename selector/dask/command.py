@@ -22,8 +22,8 @@ import numpy as np
 
 from selector.api import Kernel, load
 from selector.dask.files import Stored, needed, read
-from selector.dask.written import Target
-from selector.diagnostics import ArgumentError, UserError
+from selector.dask.written import Written
+from selector.diagnostics import UserError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,17 +59,17 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     """Read, compute, write; one line says what."""
     kernel = load(options.kernel, trust=options.trust)
-    target = Target(options.out)
-    target.check(options.overwrite)
+    written = Written(options.out)
+    written.check(options.overwrite)
     begin = time.perf_counter()
     given = dict(_argument(text, options.whole) for text in options.inputs)
     chunks = _chunks(options.chunks)
     try:
         with _workers(options.workers, options.scheduler):
-            shape, dtype, blocks = _store(kernel, given, target, chunks, options.interpret)
-        target.end()
+            shape, dtype, blocks = _store(kernel, given, written, chunks, options.interpret)
+        written.end()
     finally:
-        target.discard()
+        written.discard()
     seconds = time.perf_counter() - begin
     size = " x ".join(map(str, shape))
     print(f"{options.out}: {size} of {dtype}, {blocks} blocks, {seconds:.1f} s", file=sys.stderr)
@@ -113,34 +113,20 @@ def _chunks(text: str | None) -> tuple[int, ...] | None:
 def _store(
     kernel: Kernel,
     given: Mapping[str, Any],
-    target: Target,
+    written: Written,
     chunks: tuple[int, ...] | None,
     interpret: bool,
 ) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """The result in its file, which has no name yet: its shape, type and number of blocks."""
-    if not any(isinstance(value, Stored) for value in given.values()):
-        made = kernel.interpret(**given) if interpret else kernel(**given)
-        if isinstance(made, tuple):
-            raise ArgumentError(f"{kernel.name} has {len(made)} outputs", why="a file holds one")
-        _write_whole(made, target)
-        return made.shape, made.dtype, 1
     from selector.dask.planes import applied
 
     blocked = applied(kernel, given, chunks, interpret)
-    taking = target.begin(blocked.shape, blocked.dtype, blocked.chunksize)
+    taking = written.begin(blocked.shape, blocked.dtype, blocked.chunksize)
     if taking is None:
-        target.write_picture(np.asarray(blocked.compute()))
+        written.write_picture(np.asarray(blocked.compute()))
     else:
         blocked.store(taking, lock=False)
     return blocked.shape, blocked.dtype, blocked.npartitions
-
-
-def _write_whole(made: np.ndarray, target: Target) -> None:
-    taking = target.begin(made.shape, made.dtype, made.shape)
-    if taking is None:
-        target.write_picture(made)
-    else:
-        taking[(slice(None),) * made.ndim] = made
 
 
 def _workers(count: int, address: str | None) -> AbstractContextManager[Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import dask.array as da
+from dask.array.core import normalize_chunks
 
 from selector.api import Kernel
 from selector.dask.call import apply
@@ -21,8 +22,18 @@ def applied(
     files have them. Images may have leading axes beside the kernel's (time, channel, depth), which
     the result has, too. ``chunks``: of the result's last axes.
 
-    ``ArgumentError`` for images whose leading axes differ, and as ``apply``.
+    Where nothing is ``Stored`` it is computed at once, as one block. ``ArgumentError`` for images
+    whose leading axes differ, for a kernel of several outputs, and as ``apply``.
     """
+    if len(outputs := arguments.outputs_of(kernel.plan)) != 1:
+        raise ArgumentError(
+            f"{kernel.name} has {len(outputs)} outputs",
+            why="a file holds one",
+            hint="compile a pipeline for each of them",
+        )
+    if not any(isinstance(value, Stored) for value in given.values()):
+        whole = kernel.interpret(**given) if interpret else kernel(**given)
+        return da.from_array(whole, whole.shape)
     known = {b.name: len(b.dims) for b in arguments.inputs_of(kernel.plan)}
     arrays = {n: _blocked(a) if isinstance(a, Stored) else a for n, a in given.items()}
     leading: tuple[Any, ...] = ()
@@ -48,6 +59,8 @@ def applied(
         sizes = [max(axis) for axis in made.chunks]
         for axis, size in enumerate(reversed(chunks or ()), start=1):
             sizes[-axis] = min(size, made.shape[-axis])
+        if normalize_chunks(tuple(sizes), made.shape) == made.chunks:
+            return made
         return apply(kernel, chunks=tuple(sizes), interpret=interpret, **plane)
 
     return over(())

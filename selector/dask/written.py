@@ -17,7 +17,7 @@ from selector.diagnostics import ArgumentError, UserError
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Written:
     """A file to write: ``begin`` gives what takes blocks by their place, None for a picture;
     ``end`` gives the file its name.
     """

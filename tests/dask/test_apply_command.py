@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import halide as hl
 import numpy as np
 import pytest
-from dask_pipelines import kernel, random
+from dask_pipelines import image, kernel, random
+
+import halide_bridge as hb
 
 pytest.importorskip("dask")
 zarr = pytest.importorskip("zarr")
@@ -130,3 +133,19 @@ def test_mistakes(
     assert error.startswith("error: ")
     assert what in error
     assert [p.name for p in tmp_path.iterdir()] == ["i.zarr"]
+
+
+def test_a_kernel_of_several_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Refused for small files as for large ones."""
+    x, y = hl.Var("x"), hl.Var("y")
+    source, first, second = image(), hl.Func("first"), hl.Func("second")
+    first[x, y] = source[x, y] + 1
+    second[x, y] = source[x, y] * 2
+    for f in (first, second):
+        f.gpu_tile(x, y, hl.Var("xi"), hl.Var("yi"), 8, 4)
+    hb.compile(hl.Pipeline([first, second]), target="sm_80").save(tmp_path / "two.zip")
+    for name in ("i.npy", "i.zarr"):
+        image_of(tmp_path / name, random((8, 8), "float32", 1))
+        command = ["apply", str(tmp_path / "two.zip"), f"I={tmp_path / name}", "--interpret"]
+        assert main([*command, "--out", str(tmp_path / "o.npy")]) == 2
+        assert "has 2 outputs" in capsys.readouterr().err

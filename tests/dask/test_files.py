@@ -20,11 +20,11 @@ zarr = pytest.importorskip("zarr")
 tifffile = pytest.importorskip("tifffile")
 from selector.dask import files  # noqa: E402
 from selector.dask.files import Stored, blocks, read  # noqa: E402
-from selector.dask.written import Target  # noqa: E402
+from selector.dask.written import Written  # noqa: E402
 
 
 def written(path: Path, values: np.ndarray, chunks: tuple[int, ...]) -> None:
-    target = Target(path)
+    target = Written(path)
     target.check(overwrite=False)
     taking = target.begin(values.shape, values.dtype, chunks)
     if taking is None:
@@ -135,7 +135,7 @@ def test_what_is_there_is_replaced_only_when_it_is_asked(tmp_path: Path) -> None
     for name in ("a.npy", "a.zarr", "a.tif"):
         first, second = random((5, 6), "float32", 1), random((5, 6), "float32", 2)
         written(tmp_path / name, first, (5, 6))
-        target = Target(tmp_path / name)
+        target = Written(tmp_path / name)
         with pytest.raises(UserError) as caught:
             target.check(overwrite=False)
         assert caught.value.hint == "--overwrite replaces it"
@@ -153,7 +153,7 @@ def test_what_is_there_is_replaced_only_when_it_is_asked(tmp_path: Path) -> None
 def test_a_target_of_no_known_kind(tmp_path: Path) -> None:
     for path, what in (("a.xyz", "cannot write"), ("no/a.npy", "is no folder")):
         with pytest.raises(UserError) as caught:
-            Target(tmp_path / path).check(overwrite=False)
+            Written(tmp_path / path).check(overwrite=False)
         assert what in caught.value.what
 
 

@@ -21,6 +21,7 @@ from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntI
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT32, INT32, Kind, Type
 from selector.operands.exact import bounds, whole_numbers
+from selector.operands.scaling import factors_of
 
 STARTS = "its sum does not begin at 0: count from there, and add where it begins to indices"
 SOME = (
@@ -76,7 +77,7 @@ def product_of(member: Member, program: Program) -> Product | str:
         return SOME if _belongs(update.predicate, pair, member) else BOTH
     product = added(member)
     if product is not None and (numbers := _in_other_words(product)) is not None:
-        masks = filter(None, map(_as_condition, _multiplied(product)))
+        masks = filter(None, map(_as_condition, factors_of(product)))
         return SOME if all(_belongs(m, numbers, member) for m in masks) else BOTH
     if not may_start(start, program):
         return "what it starts with is computed"
@@ -208,20 +209,11 @@ def _in_other_words(e: Expr | None) -> tuple[Expr, Expr] | None:
         case Select(_, Cast() as product, IntImm(0) | FloatImm(0.0)):
             return _in_other_words(product)
         case Binary(BinaryOp.MUL):
-            of = _multiplied(e)
+            of = factors_of(e)
             numbers = [f for f in of if _as_condition(f) is None]
             return (numbers[0], numbers[1]) if len(numbers) == 2 < len(of) else None
         case _:
             return None
-
-
-def _multiplied(e: Expr) -> list[Expr]:
-    """The factors of a product."""
-    match e:
-        case Binary(BinaryOp.MUL, a, b):
-            return [*_multiplied(a), *_multiplied(b)]
-        case _:
-            return [e]
 
 
 def _as_condition(e: Expr) -> Expr | None:

@@ -49,6 +49,7 @@ from halide_bridge.schedules.sizes import Sizes, guess, is_argument
 from halide_bridge.schedules.trials import Schedule, Source, Trials, applied
 from halide_bridge.schedules.wanted import wanted_of
 from selector.diagnostics import InternalError, ScheduleError
+from selector.families import tiles
 from selector.families.bands import worth
 from selector.ir.module import Module
 from selector.machine import machine_for
@@ -64,7 +65,7 @@ def autoschedule(
     target: str | Target = "cuda",
     sizes: Sizes | None = None,
     instructions: Iterable[str] | None = None,
-    tilings: Mapping[str, Given] | None = None,
+    tilings: Mapping[str, Given | tiles.Tiling] | None = None,
 ) -> Schedule:
     """Schedule a plain pipeline for a GPU or a CPU: a Func, several, or a Pipeline.
 

@@ -130,15 +130,16 @@ def shared_head(s: For, c: CContext) -> str:
     """The same of a loop that threads share: OpenMP takes no statements in a head, which macros
     are; such limits are written ahead of it.
     """
-    named: list[str] = []
-    for limit, what in zip(_limits(s, c), ("first", "end"), strict=True):
-        if _MACRO.search(limit):
-            name = c.names.fresh(f"{c.names.get(s.name)}_{what}")
-            c.writer.line(f"const int {name} = {limit};")
-            named.append(name)
-        else:
-            named.append(limit)
-    return _head(s, *named, c)
+
+    def named(limit: str, what: str) -> str:
+        if not _MACRO.search(limit):
+            return limit
+        name = c.names.fresh(f"{c.names.get(s.name)}_{what}")
+        c.writer.line(f"const int {name} = {limit};")
+        return name
+
+    low, stop = _limits(s, c)
+    return _head(s, named(low, "first"), named(stop, "end"), c)
 
 
 def _limits(s: For, c: CContext) -> tuple[str, str]:

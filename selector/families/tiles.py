@@ -21,10 +21,8 @@ REGISTERS = 8
 MOST_LANES = 65535  # of a vector of Halide's
 SUMS = ((2, 2), (1, 4), (4, 1), (1, 2), (2, 1), (1, 1))
 """Tile registers of sums along m and n that leave room for operands."""
-BLOCKS = (1, 2, 4, 8, 16)
+BLOCKS = (1, 2, 4, 8, 16, 32)
 """Steps down, and along, a block of C."""
-SWIZZLED = 16.0
-"""Bytes of B that are put in order in a cycle (fitted to products of 1024^3 on one core)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def cycles(shape: Shape, tiling: Tiling, host: Host) -> float:
     panel, read = along * tiling.n * depth, rows * depth
     kept = read + tiling.n * depth <= host.l2_bytes
     moved = read * (1 if kept else along) + panel
-    work = down * along * _times(shape.k, tiling.k) * step + panel / SWIZZLED
+    work = down * along * _times(shape.k, tiling.k) * step + panel / (shape.bytes * host.swizzled)
     stored = rows * columns * 4 / host.fill
     return _times(blocks, host.cores) * (work + moved / host.fill + stored)
 

@@ -2,6 +2,7 @@
 what they give in float64.
 """
 
+# pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -2,6 +2,7 @@
 said of each Func.
 """
 
+# pyright: reportUnknownLambdaType=false
 from __future__ import annotations
 
 from functools import cache
@@ -22,6 +23,7 @@ from selector.api import Kernel
 from selector.diagnostics import ScheduleError
 from selector.families import tiles
 from selector.machine import HOST
+from selector.sized import SizedKernel
 
 pytestmark = pytest.mark.verified
 x, y = hl.Var("x"), hl.Var("y")
@@ -71,6 +73,7 @@ def test_compile_makes_a_program_for_each_size_class(name: str) -> None:
     assert error(kernel, case) < 1e-6  # the program for unknown sizes
     found = kernel(**case.arguments, sizes=case.truth.shape)
     assert relative_error(found, case.truth) < 1e-6
+    assert isinstance(kernel, SizedKernel)
     assert len(kernel.size_classes) == 1
     assert np.array_equal(
         hb.apply(PIPELINES[name]().output, target="amx", sizes=case.truth.shape, **case.arguments),

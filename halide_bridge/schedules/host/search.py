@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,6 @@ class Loop:
     reduced: bool = False
 
 
-Argument = Loop | int | str | Any
-
-
 @dataclass(frozen=True, slots=True)
 class Directive:
     """``func`` (Halide's name) or an update of it, and what is said of that; a ``str`` among the
@@ -67,7 +65,7 @@ class Directive:
     func: str
     stage: int
     name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[Any, ...]
 
 
 Found = tuple[Directive, ...]
@@ -103,18 +101,19 @@ def _unslid(found: Found) -> Found:
     what the one before has computed, more than its memory holds could be written: all sizes are
     rounded up to whole vectors here. What is computed at loops in between goes with it.
     """
-    moved: dict[tuple[str, str], tuple[Argument, Argument]] = {}
+    moved: dict[tuple[str, str], tuple[str, Loop]] = {}
     at = {d.func: d.arguments for d in found if d.name == "compute_at"}
-    order = {d.func: [loop.name for loop in d.arguments] for d in found if d.name == "reorder"}
+    orders = [(d.func, [x.name for x in d.arguments]) for d in found if d.name == "reorder"]
     for stored in (d for d in found if d.name == "store_at"):
         func, loop = at[stored.func]
         to, outer = stored.arguments
-        loops = order.get(func, [loop.name])
-        begin = loops.index(loop.name)
-        end = loops.index(outer.name) if to == func else len(loops)
-        moved |= {(func, name): (to, outer) for name in loops[begin:end]}
+        inner = next((o for f, o in orders if f == func and loop.name in o), [loop.name])
+        between = inner[inner.index(loop.name) :]
+        if to == func:
+            between = list(takewhile(lambda name, outer=outer: name != outer.name, between))
+        moved |= {(func, name): (to, outer) for name in between}
 
-    def last(func: str, loop: Argument) -> tuple[Argument, Argument]:
+    def last(func: str, loop: Loop) -> tuple[str, Loop]:
         to = moved.get((func, loop.name))
         return (func, loop) if to is None else last(*to)
 
@@ -135,7 +134,7 @@ def _sizes_in(member: Member) -> Iterator[Expr]:
 def _read(text: str, loops: _Loops) -> Iterator[Directive]:
     """``loops``: of each Func that the text may name, by its number, the loops of its stages."""
     funcs: dict[str, int] = {}
-    names: dict[str, Argument] = {}
+    names: dict[str, Any] = {}
     for statement in filter(None, (s.strip() for s in text.split(";"))):
         if m := _FUNC.fullmatch(statement):
             funcs[m[1]] = int(m[2])
@@ -157,7 +156,7 @@ def _read(text: str, loops: _Loops) -> Iterator[Directive]:
                 yield Directive(loops[funcs[m[1]]][0], stage, name, given)
 
 
-def _argument(text: str, names: dict[str, Argument]) -> Argument:
+def _argument(text: str, names: dict[str, Any]) -> Any:
     if text.isdigit():
         return int(text)
     if "::" in text:
@@ -180,7 +179,7 @@ def _func(name: str, script: Script, program: Program) -> Recorded:
     return script.func(member.label, member.handle)
 
 
-def _value(argument: Argument, script: Script, program: Program) -> Any:
+def _value(argument: Any, script: Script, program: Program) -> Any:
     match argument:
         case str():
             return _func(argument, script, program)

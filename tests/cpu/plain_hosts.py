@@ -193,3 +193,27 @@ def unsharp() -> Plain:
     across = (wide[:, :-2] + 2 * wide[:, 1:-1] + wide[:, 2:]) / 4
     truth = 2 * p - (across[:-2] + 2 * across[1:-1] + across[2:]) / 4
     return Plain(sharp, {"photo": p}, truth, ("loops as Halide's autoscheduler Adams2019",))
+
+
+@plain
+def nearest() -> Plain:
+    """The best of a row, of which vectors have no form in C: plain loops."""
+    a, r = hl.ImageParam(F32, 2, "a"), hl.RDom([(0, 40)], "r")
+    out = hl.Func("out")
+    out[y] = hl.argmin(a[r, y])[0]
+    a_ = floats(33, 40)
+    said = ("argmin: in loops of its own, on all cores", "loops not by Halide's autoscheduler")
+    return Plain(out, {"a": a_}, a_.argmin(1), said)
+
+
+@plain
+def planes() -> Plain:
+    """Three loops that cores share at once, of a filter with few channels, innermost."""
+    image, c, z = hl.ImageParam(hl.UInt(8), 4, "image"), hl.Var("c"), hl.Var("z")
+    rows, out = hl.Func("rows"), hl.Func("out")
+    rows[c, x, y, z] = hl.u16(image[c, x, y, z]) + image[c, x + 1, y, z]
+    out[c, x, y, z] = hl.u8((rows[c, x, y, z] + rows[c, x, y + 1, z]) / 4)
+    out.bound(c, 0, 3)
+    i = np.random.default_rng(0).integers(0, 256, (3, 12, 40, 3)).astype(np.uint8)
+    across = i[:, :, :-1].astype(int) + i[:, :, 1:]
+    return Plain(out, {"image": i}, (across[:, :-1] + across[:, 1:]) // 4, ("out: in loops",))

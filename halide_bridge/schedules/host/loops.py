@@ -125,7 +125,8 @@ def update(script: Script, func: Recorded, stage: Stage, member: Member) -> Loop
     of = func.update(stage.number - 1)
     if not free:
         return Loops()
-    if stage.free[0] is None:  # neighbours wait for each other
+    # Neighbours wait for each other, or values of a tuple for each other's tests.
+    if stage.free[0] is None or len(member.types) > 1:
         of.reorder(*serial, *free)
         for loop in free:
             of.parallel(loop)

@@ -36,7 +36,7 @@ def candidates(
     keys = _keys(found, program)
     shape = attention.Shape(
         heads, known.extent(output, queries), max(1, known.value(keys)), found.depth, found.causal,
-        found.window, matrices=len(found.matrices), fixed=number(keys) is not None,
+        found.window, len(found.matrices), fixed=number(keys) is not None, blocks=found.blocks,
     )  # fmt: skip
     best = attention.pick(shape, machine, parts=found.divisible)
     if best is None:

@@ -18,7 +18,8 @@ class Shape:
     """Attention of ``heads`` times ``queries`` on ``keys``, of ``depth`` channels. ``causal``:
     query m has keys 0 ... m, or with a ``window`` the last so many of these. ``matrices``: arrays
     of keys and queries that a score reads. ``fixed``: the number of keys is a constant of the
-    program, so that a loop over them has to have two turns.
+    program, so that a loop over them has to have two turns. ``blocks``: of so many keys and queries
+    one number says whether they count (0: there is none such).
     """
 
     heads: int
@@ -29,6 +30,7 @@ class Shape:
     window: int = 0
     matrices: int = 0
     fixed: bool = False
+    blocks: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ class Tiling:
     def block(self) -> int:
         """Queries of a block."""
         return self.units * self.rows
+
+    def leaves_out(self, shape: Shape) -> bool:
+        """Whether one number says if a block has a run of keys."""
+        keys, queries = shape.blocks
+        return keys % self.keys == queries % self.block == 0
 
     @property
     def columns(self) -> int:

@@ -25,6 +25,7 @@ from halide_bridge.schedules.recognise.beside import (
     matrices_of,
     own_axes,
     shared_path,
+    sharing_of,
 )
 from halide_bridge.schedules.recognise.products import (
     element,
@@ -58,7 +59,8 @@ class Online:
     dimensions of the output those of the peak, the total and the sum of values go along.
     ``divisible``: parts of the keys may have sums of their own, as nothing but the scores says what
     a key weighs. ``blocks``: of so many keys and queries a number of an array says whether they
-    count (0: there is none).
+    count (0: there is none). ``sharing``: so many neighbouring heads have the same keys and values;
+    ``heads``: the dimension of the output along these.
     """
 
     output: str
@@ -80,6 +82,8 @@ class Online:
     divisible: bool
     matrices: tuple[tuple[str, str, int], ...] = ()
     blocks: tuple[int, int] = (0, 0)
+    sharing: int = 1
+    heads: int = 0
     between: tuple[str, ...] = ()
 
     @property
@@ -140,6 +144,8 @@ def online_of(mixed: Member, program: Program) -> Online | None:
     ordered, window = _ordered(parts, paths[0] or (), axes, along, program)
     names = {name: getattr(parts, name).name for name in _Parts.__slots__}
     shared = shared_path(paths)
+    own = [own_axes(f, axes[f.name]) for f in (parts.scores, parts.scores, mixed)]
+    sharing, head = sharing_of(*zip((query, key, value), own, strict=True))
     matrices = matrices_of(shared, axes, along, program)
     between = tuple(f.name for f in parts.between(program))
     return Online(
@@ -160,6 +166,8 @@ def online_of(mixed: Member, program: Program) -> Online | None:
         and _is_divisible(parts, paths, axes, program),
         matrices=matrices,
         blocks=blocks_of(shared, axes, along, program),
+        sharing=sharing,
+        heads=parts.output.args.index(head) if head else 0,
         between=between,
         places=Places(
             **{name: place[func] for name, func in names.items()},

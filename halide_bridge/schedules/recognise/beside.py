@@ -1,4 +1,6 @@
-"""What the scores of attention are made of beside operands: arrays of keys and queries."""
+"""What the scores of attention are made of beside operands: arrays of keys and queries; and which
+heads share operands.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +54,34 @@ def blocks_of(path: Sequence[str], axes: Axes, queries: str, program: Program) -
         if keys > 1:
             found = gcd(found[0], keys), gcd(found[1], rows)
     return found
+
+
+Read = tuple[Access, Mapping[str, str]]
+"""What is read, and what the variables of the reader go along."""
+
+
+def sharing_of(query: Read, key: Read, value: Read) -> tuple[int, str]:
+    """How many neighbouring heads read the same keys and values, and what these go along; 1 where
+    each reads its own.
+    """
+    found = {_shared(*read) for read in (key, value)}
+    access, along = query
+    own = [along.get(name, "") for name in names_of(access)]
+    ((count, head), *others) = found
+    return (count, head) if not others and own.count(head) == 1 else (1, "")
+
+
+def _shared(access: Access, along: Mapping[str, str]) -> tuple[int, str]:
+    """The number that an index is a quotient by, and what its variable goes along, which is in no
+    other index.
+    """
+    for index in access.indices:
+        names = free_vars(index)
+        count = _quotient(index)
+        if count > 1 and sum(not names.isdisjoint(free_vars(i)) for i in access.indices) == 1:
+            (name,) = names
+            return count, along.get(name, "")
+    return 1, ""
 
 
 def _together(access: Access, variables: Sequence[str]) -> int:

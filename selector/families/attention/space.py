@@ -48,6 +48,15 @@ def _best_masked(tilings: Sequence[Tiling], shape: Shape) -> Sequence[Tiling]:
     return [t for t in tilings if t.leaves_out(shape)] or tilings
 
 
+def in_rows(shape: Shape, sharing: int, machine: Machine) -> Iterator[Tiling]:
+    """Those of heads that are rows, in parts of the keys or in one."""
+    for t in _whole(shape, find_target(machine.target)):
+        if not t.persistent:
+            every = replace(t, part=-(-shape.keys // t.keys) * t.keys)
+            for found in (*_parted(t, shape, machine), every):
+                yield replace(found, sharing=sharing)
+
+
 def _parted(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """With as many parts as there are multiprocessors for, and with half of them, of some runs."""
     tiles = shape.heads * -(-shape.queries // t.block)

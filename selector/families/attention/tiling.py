@@ -40,7 +40,8 @@ class Tiling:
     values so many ``channels``. ``persistent``: blocks stay on a multiprocessor, that many.
     ``heads_first``: blocks are numbered along the heads first, then along the queries, where these
     differ in what there is to do. ``part``: keys of a block, where another kernel joins what the
-    blocks of a tile have found (0: all).
+    blocks of a tile have found (0: all). ``sharing``: so many heads with the same keys are rows of
+    one, in parts.
     """
 
     units: int = 4
@@ -53,6 +54,7 @@ class Tiling:
     persistent: int = 0
     heads_first: bool = False
     part: int = 0
+    sharing: int = 1
 
     def parts(self, keys: int) -> int:
         """Of so many keys."""
@@ -99,6 +101,7 @@ class Tiling:
         stays = f"-persistent{self.persistent}" if self.persistent else ""
         order = "-heads" if self.heads_first else ""
         part = f"-part{self.part}" if self.part else ""
+        part += f"-shared{self.sharing}" if self.sharing > 1 else ""
         return f"{self.units}{unit}{self.rows}-k{self.keys}-s{self.stages}{stays}{order}{part}"
 
 

@@ -70,19 +70,20 @@ struct Grouped {
     int sharing = 1;
     std::string query, head;
 
-    Expr query_of(const Expr &row) const {
-        return row / sharing;
-    }
-
-    Expr head_of(const Expr &row, const Expr &group) const {
-        return group * sharing + row % sharing;
-    }
-
+    // The query of a row, or its head.
     Expr of(const Variable *op) const {
         if (sharing > 1 && op->name == query) {
-            return query_of(op);
+            return Expr(op) / sharing;
         }
-        return sharing > 1 && op->name == head ? head_of(Var(query), op) : Expr(op);
+        return sharing > 1 && op->name == head ? Expr(op) * sharing + Var(query) % sharing : Expr(op);
+    }
+
+    // The row of a query and a head, or its group.
+    Expr back(const Variable *op) const {
+        if (sharing > 1 && op->name == query) {
+            return Expr(op) * sharing + Var(head) % sharing;
+        }
+        return sharing > 1 && op->name == head ? Expr(op) / sharing : Expr(op);
     }
 
     // What they are called in a Func that is read at variables.
@@ -97,7 +98,8 @@ struct Grouped {
     }
 };
 
-// The rows of an argument; undefined where it is none.
+// The rows of an argument; undefined where it is none. It has heads up to the last group, of which
+// that may have fewer than others: nobody reads the rest.
 Func rows_of(const Function &array, const Grouped &grouped) {
     Func rows(plain_name(array) + "_rows");
     const Call *image = array.has_pure_definition() ? array.values()[0].as<Call>() : nullptr;
@@ -107,12 +109,14 @@ Func rows_of(const Function &array, const Grouped &grouped) {
     std::vector<Expr> place;
     for (size_t d = 0; d < array.args().size(); d++) {
         const std::string &name = array.args()[d];
-        Var v(name);
-        bool moves = name == grouped.query || name == grouped.head;
-        std::string size = image->param.name() + ".extent." + std::to_string(d);
-        Expr extent = Variable::make(Halide::Int(32), size, image->param);
-        Expr at = grouped.of(Expr(v).as<Variable>());
-        place.push_back(moves ? promise_clamped(at, 0, extent - 1) : at);
+        Expr v = Var(name), at = grouped.of(v.as<Variable>());
+        if (name == grouped.head) {
+            std::string size = image->param.name() + ".extent." + std::to_string(d);
+            Expr extent = Variable::make(Halide::Int(32), size, image->param);
+            Expr last = v * grouped.sharing + (extent - 1) % grouped.sharing;
+            at = promise_clamped(at, 0, last);
+        }
+        place.push_back(at);
     }
     rows.function().define(array.args(), {Call::make(array, place, 0)});
     return rows;
@@ -366,11 +370,8 @@ std::vector<Func> joining(const Function &output, const Func &parts, const Var &
     std::vector<Var> own(output.args().begin(), output.args().end()), all = own;
     all.push_back(part);
     std::vector<Expr> last(own.begin(), own.end());
-    for (size_t d = 0; d < last.size() && grouped.sharing > 1; d++) {
-        Var query(grouped.query), head(grouped.head);
-        bool moves = own[d].name() == grouped.query;
-        last[d] = moves ? query * grouped.sharing + head % grouped.sharing
-                        : own[d].name() == grouped.head ? head / grouped.sharing : last[d];
+    for (Expr &at : last) {
+        at = grouped.back(at.as<Variable>());
     }
     last.push_back(min(part, max(count, 1) - 1));
     Expr begin = sums[0].values()[0], zero = Halide::cast<float>(0);

@@ -146,4 +146,12 @@ void interleaved(Halide::Func stored, int channels, bool output);
 // The outputs; for one with a global wrapper that wrapper, which has what is known of its buffer.
 std::vector<Halide::Func> wrapped(const Functions &outputs);
 
+// What one of Halide's own autoschedulers, which has been loaded, does to a pipeline without a
+// schedule, as C++, and of each Func that text may name, by its number there: its name, and of each of
+// its stages the loops. `sizes`: of parameters by the names of their variables; `extents` of outputs.
+// The pipeline stays as it is (search.cpp).
+py::tuple search(const Functions &outputs, const std::map<std::string, int> &sizes,
+                 const std::vector<std::vector<int>> &extents, const std::string &target,
+                 const std::string &name, const std::map<std::string, std::string> &options);
+
 }  // namespace bridge

@@ -228,6 +228,12 @@ PYBIND11_MODULE(_native, m) {
     m.def("copy", [](const std::vector<Halide::Func> &outputs) {
         return bridge::copy(bridge::functions(outputs));
     });
+    m.def("search", [](const std::vector<Halide::Func> &outputs,
+                       const std::map<std::string, int> &sizes,
+                       const std::vector<std::vector<int>> &extents, const std::string &target,
+                       const std::string &name, const std::map<std::string, std::string> &options) {
+        return bridge::search(bridge::functions(outputs), sizes, extents, target, name, options);
+    });
     m.def("clone_for", [](const Halide::Func &f, const Halide::Func &consumer,
                           const std::string &variable, const std::string &name) {
         return bridge::clone_for(f.function(), consumer.function(), variable, name);

@@ -301,11 +301,12 @@ PYBIND11_MODULE(_native, m) {
     });
     m.def("in_parts", [](const Halide::Func &output, const std::vector<Halide::Func> &sums,
                          const Halide::Func &weight, const Halide::Func &scores,
-                         const std::array<std::vector<int>, 3> &along, int keys,
-                         int at_once) {
+                         const Halide::Func &query, const std::array<std::vector<int>, 3> &along,
+                         int keys, int at_once, const std::array<int, 3> &sharing) {
         return bridge::in_parts(output.function(),
                                 {sums[0].function(), sums[1].function(), sums[2].function()},
-                                weight.function(), scores.function(), along, keys, at_once);
+                                weight.function(), scores.function(), query.function(), along,
+                                keys, at_once, sharing);
     });
     m.def("interleaved", [](const Halide::Func &stored, int channels, bool output) {
         bridge::interleaved(stored, channels, output);

@@ -33,6 +33,7 @@ n, m = hl.Var("n"), hl.Var("m")
 Size = tuple[int, int, int]  # rows, columns, depth
 SMALL: Size = (1024, 512, 128)
 MANY: Size = (25088, 256, 64)  # tiles, of blocks that stay
+ONE_TURN: Size = (3136, 256, 64)  # of blocks that do not
 
 
 def added(size: Size, about: Size) -> Any:
@@ -71,7 +72,7 @@ def order(kernel: Kernel) -> Iterator[str]:
                 pass
 
 
-@pytest.mark.parametrize("about", [SMALL, MANY, (1568, 1024, 256)])
+@pytest.mark.parametrize("about", [SMALL, MANY, ONE_TURN, (1568, 1024, 256)])
 def test_fetches_come_before_products(about: Size) -> None:
     written, early = kernels_of(added(about, about))
     assert list(order(written))[-1] == "fetch"
@@ -115,10 +116,13 @@ def test_threads_that_do_not_multiply_do_not_store_what_nobody_fetched() -> None
 @EMULATED
 @pytest.mark.parametrize(
     ("size", "about"),
-    [((150, 256, 64), MANY), ((70, 75, 64), MANY), ((150, 264, 200), SMALL)],
-)
+    [
+        ((150, 256, 64), MANY), ((70, 75, 64), MANY), ((150, 264, 200), SMALL),
+        ((150, 256, 64), ONE_TURN), ((70, 75, 64), ONE_TURN),
+    ],
+)  # fmt: skip
 def test_right_with_one_turn_and_several(size: Size, about: Size) -> None:
-    """Blocks that stay have a ring though 64 are one turn."""
+    """There is a ring though 64 are one turn."""
     rows, columns, depth = size
     random = np.random.default_rng(7)
     shapes = {"a": (rows, depth), "b": (columns, depth), "rest": (rows, columns)}
@@ -137,8 +141,9 @@ def test_right_with_one_turn_and_several(size: Size, about: Size) -> None:
         assert error <= 1e-3 * np.linalg.norm(wanted)
 
 
-def test_blocks_that_stay_with_one_turn_have_a_ring() -> None:
-    written, _ = kernels_of(added(MANY, MANY))
+@pytest.mark.parametrize("about", [MANY, ONE_TURN])
+def test_groups_with_one_turn_have_a_ring(about: Size) -> None:
+    written, _ = kernels_of(added(about, about))
     assert any(isinstance(x, For) and x.var.endswith("_turn") for x in walk(written.body))
 
 

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 
 from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
+from selector.ir.contents import loaded
 from selector.ir.kinds import GridKind
 from selector.ir.module import Module
 from selector.ir.nodes import (
@@ -29,6 +30,7 @@ from selector.ir.nodes import (
     ForKind,
     IfThenElse,
     IntImm,
+    LetStmt,
     Memory,
     Not,
     Select,
@@ -37,7 +39,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import mul
-from selector.ir.traverse import map_stmt, substitute, walk_expr, walk_stmt
+from selector.ir.traverse import map_stmt, substitute, substitute_stmt, walk_expr, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.apart import apart
 from selector.lowering.forwarded import forward
@@ -194,6 +196,8 @@ def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> 
             _walk(_where(condition, then), around, nests, buffers)
             if other is not None:
                 _walk(_where(Not(condition), other), around, nests, buffers)
+        case LetStmt(name, value, body) if loaded(value).isdisjoint(stored_names(body)):
+            _walk(substitute_stmt(body, {name: value}), around, nests, buffers)
         case Evaluate():
             pass
         case _:

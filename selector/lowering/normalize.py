@@ -84,10 +84,15 @@ def _accumulators(s: Stmt) -> list[str]:
 
 
 def inline_lets(s: Stmt) -> Stmt:
-    """Substitute lets that load nothing, vectors that one statement reads, and every let inside an
-    expression; drop atomics and unit loops.
+    """Substitute lets that load nothing, vectors that one statement reads, those above allocations
+    (a loop that begins with these may keep them as rings) and every let inside an expression; drop
+    atomics and unit loops.
     """
     match s:
+        case LetStmt(name, value, Allocate() as body) if not any(
+            isinstance(x, Store) and x.buffer in loaded(value) for x in walk_stmt(body)
+        ):
+            return inline_lets(substitute_stmt(body, {name: value}))
         case LetStmt(name, value, body) if not holds(value, Load) or (
             value.type.lanes > 1 and is_one_store(body)
         ):

@@ -53,6 +53,16 @@ def test_iterations_wait_for_each_other() -> None:
     assert skeleton(kernel(loop)) == ["#pragma unroll 1", "barrier", "one", "barrier", "out"]
 
 
+def test_iterations_wait_for_stages_that_are_no_ring() -> None:
+    """A loop keeps as rings what it begins with; this one begins with a condition."""
+    write, exchange = (x.replace("one", "two") for x in (WRITE, EXCHANGE))
+    staged = f"allocate two[float32 * 8] in GPUShared stages(2)\n{write}\n{exchange}"
+    loop = f"for (i, 0, 4) {{\nif (out.extent.0 < i) {{\n{staged}\n}}\n}}"
+    source = emit_text(block(loop))
+    found = skeleton(source[source.index("smem[]") :])
+    assert found == ["#pragma unroll 1", "if (", "barrier", "two", "barrier", "out"]
+
+
 def test_a_loop_that_may_not_run_is_no_barrier() -> None:
     loop = f"for (i, 0, out.extent.0) {{\n{EXCHANGE}\n}}"
     assert skeleton(kernel(WRITE, loop, EXCHANGE))[-2:] == ["barrier", "out"]

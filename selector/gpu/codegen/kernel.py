@@ -327,8 +327,14 @@ class KernelEmitter:
         inside is the same in all of them; only rings are left when nobody uses them any more.
         """
         for s in stmts:
-            allocated = (x for x in walk_stmt(s) if isinstance(x, Allocate))
-            unit.touch(*self._touched(s, {a.name for a in allocated if self._is_ring(a)}))
+            unit.touch(*self._touched(s, self._rings(s)))
+
+    def _rings(self, s: Stmt) -> set[str]:
+        """What loops in it keep as rings. An allocation that a loop does not begin with is none,
+        however many stages were asked for.
+        """
+        loops = (x for x in walk_stmt(s) if isinstance(x, For) and x.kind in PLAIN_LOOPS)
+        return {a.name for x in loops for a in hoist_allocations(x.body)[0] if self._is_ring(a)}
 
     def _is_ring(self, a: Allocate) -> bool:
         return a.stages > 1 or a.name in self.context.block.slots

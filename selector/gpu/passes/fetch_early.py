@@ -6,23 +6,19 @@
     store(product + bias);                    store(product + bias);
 
 Its latency passes while operands arrive and are multiplied, as far as a thread has registers to
-keep what came. A thread that asks for much does so for long, and issues no products meanwhile: it
-asks for some before the first operands have come, and for more beside the products of each turn.
+keep what came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field, replace
-from itertools import accumulate
 
 from selector.dataclass import dataclass
-from selector.gpu.ir.expressions import equal
 from selector.gpu.ir.memory import Array, LoadVector, Point, Store
 from selector.gpu.ir.mentioned import mentioned
 from selector.gpu.ir.nodes import (
     Body,
-    Drain,
     For,
     If,
     Kernel,
@@ -40,15 +36,11 @@ from selector.gpu.ir.products import Fragment, Mma
 from selector.gpu.ir.views import BYTES
 from selector.gpu.passes.budget_registers import left_registers
 from selector.gpu.passes.rebuilt import rebuilt_bodies
-from selector.ir.nodes import IntImm
 from selector.ir.traverse import free_vars
 
 LOOP = 24  # registers that a wait for operands takes beside what budgets leave to all else
 WORD = 4  # bytes of a register
-AT_FIRST = 24  # registers, a load each, that a thread asks for until operands have come
 TOGETHER = 2  # blocks of a multiprocessor at least: one multiplies while the other stores
-
-Fetch = tuple[Node, int]  # and the registers that it fills
 
 
 def fetch_early(kernel: Kernel, *, resident: int, shared_memory: int) -> Kernel:
@@ -92,10 +84,9 @@ class _Early:
             return body
         at = loops[-1]
         inside = frozenset(name for node in walk(body[at:]) for name in _declared(node))
-        arrays, first = list[Array](), list[Node]()
+        arrays, first = list[Node](), list[Node]()
         rest = self._without(body[at + 1 :], inside, (), arrays, first)
-        words = [self.fetched[array.name] for array in arrays]
-        ahead = _with_products([*zip(first, words, strict=True)], body[at]) if first else None
+        ahead = _before_loop(tuple(first), body[at]) if first else None
         return body if ahead is None else (*body[:at], *arrays, *ahead, *rest)
 
     def _without(
@@ -103,7 +94,7 @@ class _Early:
         body: Body,
         inside: frozenset[str],
         lets: tuple[Let, ...],
-        arrays: list[Array],
+        arrays: list[Node],
         first: list[Node],
     ) -> Body:
         """The body without ``arrays`` and what fills them, which goes ``first``; ``inside``: names
@@ -124,8 +115,7 @@ class _Early:
                     if needed is not None:
                         self.fetched[name] = -(-count * BYTES[kind] // WORD)
                     if needed is not None and name in self.chosen:
-                        kept.pop()
-                        arrays.append(array)
+                        arrays.append(kept.pop())
                         first.append(Local((*needed, node)) if needed else node)
                         continue
                 case _:
@@ -169,57 +159,32 @@ def _multiplies(node: Node) -> bool:
             return False
 
 
-def _with_products(fetches: Sequence[Fetch], node: Node) -> Body | None:
-    """A node that multiplies, with ``fetches`` before its loop and in that; None where threads that
-    go another way come to what is behind it as well.
+def _before_loop(first: Body, node: Node) -> Body | None:
+    """A node that multiplies, with what goes ``first`` right before its loop; None where threads
+    that go another way come to what is behind it as well.
     """
     match node:
         case For():
-            return _in_loop(fetches, node)
+            return (*first, node)
         case If(_, (*_, Leave("kernel")), otherwise):
-            body = _in_body(fetches, otherwise)
+            body = _in_body(first, otherwise)
             return None if body is None else (replace(node, otherwise=body),)
         case If(_, then, (*_, Leave("kernel"))):
-            body = _in_body(fetches, then)
+            body = _in_body(first, then)
             return None if body is None else (replace(node, then=body),)
         case Local(held):
-            body = _in_body(fetches, held)
+            body = _in_body(first, held)
             return None if body is None else (Local(body),)
         case _:
             return None
 
 
-def _in_body(fetches: Sequence[Fetch], body: Body) -> Body | None:
+def _in_body(first: Body, body: Body) -> Body | None:
     at = max((n for n, x in enumerate(body) if _multiplies(x)), default=None)
     if at is None:  # it is the way that ends which multiplies
         return None
-    ahead = _with_products(fetches, body[at])
+    ahead = _before_loop(first, body[at])
     return None if ahead is None else (*body[:at], *ahead, *body[at + 1 :])
-
-
-def _in_loop(fetches: Sequence[Fetch], loop: For) -> Body:
-    """As many as come first before the loop; the others one a turn, as long as there are turns,
-    before the products of an earlier one are waited for.
-    """
-    asked = [*accumulate(words for _, words in fetches)]
-    first, later = list[Node](), list[Node]()
-    for (fetch, _), words in zip(fetches, asked, strict=True):
-        (first if words <= AT_FIRST else later).append(fetch)
-    at = next((n for n, x in enumerate(loop.body) if isinstance(x, Drain)), None)
-    turns = _turns(loop)
-    if at is None or turns < len(later):
-        return (*first, *later, loop)
-    beside = (If(equal(loop.var, turn), (fetch,)) for turn, fetch in enumerate(later))
-    return (*first, replace(loop, body=(*loop.body[:at], *beside, *loop.body[at:])))
-
-
-def _turns(loop: For) -> int:
-    """Of a loop that counts a constant number of them from 0; else none."""
-    match loop:
-        case For(start=IntImm(0), stop=IntImm(turns), step=None, also=None):
-            return turns
-        case _:
-            return 0
 
 
 def _declared(node: Node) -> Iterator[str]:

@@ -63,21 +63,90 @@ bool is_power(const std::string &name) {
     return name == "exp_f32" || name == "exp2_f32" || name == "pow_f32";
 }
 
+// Where heads that share keys are rows of one: row `r` of group `g` of `sharing` heads is query
+// `r / sharing` of head `g * sharing + r % sharing`. What goes along the queries is called `query`,
+// what goes along the heads `head`, in whatever is looked at.
+struct Grouped {
+    int sharing = 1;
+    std::string query, head;
+
+    // The query of a row, or its head.
+    Expr of(const Variable *op) const {
+        if (sharing > 1 && op->name == query) {
+            return Expr(op) / sharing;
+        }
+        return sharing > 1 && op->name == head ? Expr(op) * sharing + Var(query) % sharing : Expr(op);
+    }
+
+    // The row of a query and a head, or its group.
+    Expr back(const Variable *op) const {
+        if (sharing > 1 && op->name == query) {
+            return Expr(op) * sharing + Var(head) % sharing;
+        }
+        return sharing > 1 && op->name == head ? Expr(op) / sharing : Expr(op);
+    }
+
+    // What they are called in a Func that is read at variables.
+    Grouped in(const Function &f, const std::vector<Expr> &args) const {
+        Grouped found = *this;
+        for (size_t d = 0; d < args.size(); d++) {
+            const Variable *v = args[d].as<Variable>();
+            found.query = v && v->name == query ? f.args()[d] : found.query;
+            found.head = v && v->name == head ? f.args()[d] : found.head;
+        }
+        return found;
+    }
+};
+
+// The rows of an argument; undefined where it is none. It has heads up to the last group, of which
+// that may have fewer than others: nobody reads the rest.
+Func rows_of(const Function &array, const Grouped &grouped) {
+    Func rows(plain_name(array) + "_rows");
+    const Call *image = array.has_pure_definition() ? array.values()[0].as<Call>() : nullptr;
+    if (!image || image->call_type != Call::Image || !image->param.defined()) {
+        return rows;
+    }
+    std::vector<Expr> place;
+    for (size_t d = 0; d < array.args().size(); d++) {
+        const std::string &name = array.args()[d];
+        Expr v = Var(name), at = grouped.of(v.as<Variable>());
+        if (name == grouped.head) {
+            std::string size = image->param.name() + ".extent." + std::to_string(d);
+            Expr extent = Variable::make(Halide::Int(32), size, image->param);
+            Expr last = v * grouped.sharing + (extent - 1) % grouped.sharing;
+            at = promise_clamped(at, 0, last);
+        }
+        place.push_back(at);
+    }
+    rows.function().define(array.args(), {Call::make(array, place, 0)});
+    return rows;
+}
+
 // Copies what is read of Funcs over scores, with a dimension more for the parts: elements are
 // numbered from the begin of a part on, by the Func's first dimension, and the peak is the part's.
 // Powers beyond the last element are 0.
 class OfPart : public IRMutator {
     const Function &scores, &peak;
-    const Function own;
+    const Function own, queries;
     const Expr part, first, length;
     Expr key;
+    Grouped grouped;
+    Func &rows;
 
     using IRMutator::visit;
     Expr visit(const Variable *op) override {
-        return op->name == name() ? promise_clamped(op + first, 0, length - 1) : op;
+        return op->name == name() ? promise_clamped(op + first, 0, length - 1) : grouped.of(op);
     }
 
     Expr visit(const Call *op) override {
+        if (grouped.sharing > 1 && is_read(op, queries)) {
+            Grouped inside = grouped.in(queries, op->args);
+            if (!rows.defined()) {
+                rows = rows_of(queries, inside);
+            }
+            plain = plain && rows.defined();
+            return plain ? Call::make(rows.function(), op->args, 0) : op;
+        }
         if (op->call_type != Call::Halide) {
             Expr e = IRMutator::visit(op);
             if (!is_power(op->name) || !uses(op->args.back(), peak)) {
@@ -90,7 +159,8 @@ class OfPart : public IRMutator {
         Function f(op->func);
         bool over = is_over(f, scores);
         if (!over && f.name() != peak.name()) {
-            return IRMutator::visit(op);
+            Expr e = IRMutator::visit(op);
+            return grouped.sharing > 1 ? simplify(e) : e;
         }
         std::vector<Expr> args = op->args;
         for (const Expr &arg : args) {
@@ -98,16 +168,18 @@ class OfPart : public IRMutator {
         }
         plain = plain && (!over || args[0].as<Variable>()->name == name());
         args.push_back(part);
-        return Call::make(over ? of(f) : own, args, op->value_index);
+        return Call::make(over ? of(f, grouped.in(f, op->args)) : own, args, op->value_index);
     }
 
 public:
     std::map<std::string, Function> made;
     bool plain = true;  // whether all are read at variables
 
-    OfPart(const Function &scores, const Function &peak, const Function &own, const Expr &part,
-           const Expr &first, const Expr &length, const Expr &key)
-        : scores(scores), peak(peak), own(own), part(part), first(first), length(length), key(key) {
+    OfPart(const Function &scores, const Function &peak, const Function &own,
+           const Function &queries, const Expr &part, const Expr &first, const Expr &length,
+           const Expr &key, const Grouped &grouped, Func &rows)
+        : scores(scores), peak(peak), own(own), queries(queries), part(part), first(first),
+          length(length), key(key), grouped(grouped), rows(rows) {
     }
 
     const std::string &name() const {
@@ -119,7 +191,7 @@ public:
         return select(key + first < length, e, otherwise);
     }
 
-    Function of(const Function &f) {
+    Function of(const Function &f, const Grouped &inside) {
         auto known = made.find(f.name());
         if (known != made.end()) {
             return known->second;
@@ -127,7 +199,9 @@ public:
         Function copied(unique_name(plain_name(f) + "_of_part"));
         made.emplace(f.name(), copied);
         Expr outer = key;
+        Grouped around = grouped;
         key = Var(f.args()[0]);
+        grouped = inside;
         std::vector<std::string> args = f.args();
         args.push_back(part.as<Variable>()->name);
         copied.define(args, {mutate(substitute_in_all_lets(f.values()[0]))});
@@ -137,6 +211,7 @@ public:
             copied.define_update(at, {mutate(substitute_in_all_lets(update.values()[0]))});
         }
         key = outer;
+        grouped = around;
         return copied;
     }
 };
@@ -242,11 +317,12 @@ std::vector<Expr> variables(const std::vector<std::string> &names) {
 // A sum, or a maximum, of each part, and of it the copies of what it is made of. What it reads of
 // itself is the part's, and so what the peak reads of the peak.
 OfPart copy_sum(const Function &sum, Func &copied, const Function &scores, const Function &peak,
-                const Function &own, const Var &part, int keys) {
+                const Function &own, const Function &queries, const Var &part, int keys,
+                const Grouped &grouped, Func &rows) {
     const Definition &update = sum.update(0);
     const ReductionVariable &along = update.schedule().rvars()[0];
     Halide::RDom r({{0, keys}}, "r");
-    OfPart parts(scores, peak, own, part, part * keys, along.extent, r.x);
+    OfPart parts(scores, peak, own, queries, part, part * keys, along.extent, r.x, grouped, rows);
     std::vector<std::string> args = sum.args();
     args.push_back(part.name());
     copied.function().define(args, {sum.values()[0]});
@@ -289,11 +365,14 @@ Func found_of(const Function &output, const std::vector<Func> &copies,
 // Empty where it is not known how powers go down.
 std::vector<Func> joining(const Function &output, const Func &parts, const Var &part,
                           const std::array<Function, 3> &sums, const Function &scores,
-                          const Expr &count, int at_once) {
+                          const Expr &count, int at_once, const Grouped &grouped) {
     Func near("near"), top("top"), joined("joined");
     std::vector<Var> own(output.args().begin(), output.args().end()), all = own;
     all.push_back(part);
     std::vector<Expr> last(own.begin(), own.end());
+    for (Expr &at : last) {
+        at = grouped.back(at.as<Variable>());
+    }
     last.push_back(min(part, max(count, 1) - 1));
     Expr begin = sums[0].values()[0], zero = Halide::cast<float>(0);
     auto there = [&](int i, const Expr &otherwise) {
@@ -325,15 +404,24 @@ std::vector<Func> joining(const Function &output, const Func &parts, const Var &
 }  // namespace
 
 std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
-                           const Function &weight, const Function &scores,
-                           const std::array<std::vector<int>, 3> &along, int keys, int at_once) {
+                           const Function &weight, const Function &scores, const Function &query,
+                           const std::array<std::vector<int>, 3> &along, int keys, int at_once,
+                           const std::array<int, 3> &sharing) {
     const Function &peak = sums[0];
     Var part(unique_name("part"));
+    Grouped grouped{sharing[0], output.args()[sharing[1]], output.args()[sharing[2]]};
+    Func rows;
     std::vector<Func> copies, over;
-    for (const Function &sum : sums) {
+    for (size_t i = 0; i < sums.size(); i++) {
+        const Function &sum = sums[i];
         Func copied(plain_name(sum) + "_of_part");
         Function own = copies.empty() ? copied.function() : copies[0].function();
-        OfPart parts = copy_sum(sum, copied, scores, peak, own, part, keys);
+        std::vector<Expr> place;
+        for (int d : along[i]) {
+            place.push_back(Var(output.args()[d]));
+        }
+        OfPart parts = copy_sum(sum, copied, scores, peak, own, query, part, keys,
+                                grouped.in(sum, place), rows);
         if (!parts.plain || !parts.made.count(scores.name())) {
             return {};
         }
@@ -345,7 +433,7 @@ std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
     }
     Func parts = found_of(output, copies, along, part);
     Expr count = (peak.update(0).schedule().rvars()[0].extent + keys - 1) / keys;
-    std::vector<Func> joins = joining(output, parts, part, sums, scores, count, at_once);
+    std::vector<Func> joins = joining(output, parts, part, sums, scores, count, at_once, grouped);
     if (joins.empty()) {
         return {};
     }
@@ -359,6 +447,9 @@ std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
     std::vector<Func> result = {parts};
     for (const std::vector<Func> &more : {copies, over, joins}) {
         result.insert(result.end(), more.begin(), more.end());
+    }
+    if (rows.defined()) {
+        result.push_back(rows);
     }
     return result;
 }

@@ -97,13 +97,16 @@ std::vector<Halide::Func> joined(const Halide::Internal::Function &f,
 // each part there are such sums, and `output`, which reads the three, reads what joins them: `along`
 // says which dimensions of it those of each of the three go along. The Func of all parts, their three sums,
 // the scores of each and the weight, and what joins: what is read of parts (so many `at_once`), their
-// largest peak and their sums. None for other sums.
+// largest peak and their sums; last the queries. `sharing`: so many heads that have the same keys are
+// rows of one, with the dimensions of `output` along the queries and along the heads. None for other
+// sums.
 std::vector<Halide::Func> in_parts(Halide::Internal::Function output,
                                    const std::array<Halide::Internal::Function, 3> &sums,
                                    const Halide::Internal::Function &weight,
                                    const Halide::Internal::Function &scores,
+                                   const Halide::Internal::Function &query,
                                    const std::array<std::vector<int>, 3> &along, int keys,
-                                   int at_once);
+                                   int at_once, const std::array<int, 3> &sharing);
 
 // A Func of that name that `readers` read in place of a `sum` of several products, of one of longer
 // rows, and both of its factors: Funcs whose first dimension numbers the terms, those of all products
@@ -142,5 +145,13 @@ void interleaved(Halide::Func stored, int channels, bool output);
 
 // The outputs; for one with a global wrapper that wrapper, which has what is known of its buffer.
 std::vector<Halide::Func> wrapped(const Functions &outputs);
+
+// What one of Halide's own autoschedulers, which has been loaded, does to a pipeline without a
+// schedule, as C++, and of each Func that text may name, by its number there: its name, and of each of
+// its stages the loops. `sizes`: of parameters by the names of their variables; `extents` of outputs.
+// The pipeline stays as it is (search.cpp).
+py::tuple search(const Functions &outputs, const std::map<std::string, int> &sizes,
+                 const std::vector<std::vector<int>> &extents, const std::string &target,
+                 const std::string &name, const std::map<std::string, std::string> &options);
 
 }  // namespace bridge

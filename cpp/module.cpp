@@ -228,6 +228,12 @@ PYBIND11_MODULE(_native, m) {
     m.def("copy", [](const std::vector<Halide::Func> &outputs) {
         return bridge::copy(bridge::functions(outputs));
     });
+    m.def("search", [](const std::vector<Halide::Func> &outputs,
+                       const std::map<std::string, int> &sizes,
+                       const std::vector<std::vector<int>> &extents, const std::string &target,
+                       const std::string &name, const std::map<std::string, std::string> &options) {
+        return bridge::search(bridge::functions(outputs), sizes, extents, target, name, options);
+    });
     m.def("clone_for", [](const Halide::Func &f, const Halide::Func &consumer,
                           const std::string &variable, const std::string &name) {
         return bridge::clone_for(f.function(), consumer.function(), variable, name);
@@ -295,11 +301,12 @@ PYBIND11_MODULE(_native, m) {
     });
     m.def("in_parts", [](const Halide::Func &output, const std::vector<Halide::Func> &sums,
                          const Halide::Func &weight, const Halide::Func &scores,
-                         const std::array<std::vector<int>, 3> &along, int keys,
-                         int at_once) {
+                         const Halide::Func &query, const std::array<std::vector<int>, 3> &along,
+                         int keys, int at_once, const std::array<int, 3> &sharing) {
         return bridge::in_parts(output.function(),
                                 {sums[0].function(), sums[1].function(), sums[2].function()},
-                                weight.function(), scores.function(), along, keys, at_once);
+                                weight.function(), scores.function(), query.function(), along,
+                                keys, at_once, sharing);
     });
     m.def("interleaved", [](const Halide::Func &stored, int channels, bool output) {
         bridge::interleaved(stored, channels, output);

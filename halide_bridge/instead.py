@@ -278,6 +278,8 @@ def in_parts(
     along: Sequence[Sequence[int]],
     keys: int,
     at_once: int,
+    query: Func | None = None,
+    sharing: tuple[int, int, int] = (1, 0, 0),
 ) -> tuple[Func, ...]:
     """Have ``output`` join what is found of parts of the keys, ``keys`` of them each: a peak, the
     sum of the powers that go down from it, and that of the ``weight``s of values, ``sums`` in this
@@ -288,10 +290,16 @@ def in_parts(
     scores of each of the three, the last with its weight; and what joins: what is read of parts,
     ``at_once`` of them, the largest peak and the sums. All are to be scheduled. ``ScheduleError``
     for powers that do not go down from the peak, alike in both sums.
+
+    ``sharing``: a number of heads, neighbours that have the same keys, and the dimensions of the
+    output along the queries and along the heads. What each part has found goes along the queries
+    of all of them then, head by head within a query, and along their groups; the last Func of
+    those returned is what the scores read in place of the argument ``query``.
     """
     made: list[Func] = native().in_parts(
-        output, [*sums], weight, scores, [[*dims] for dims in along], keys, at_once
-    )
+        output, [*sums], weight, scores, query or scores, [[*dims] for dims in along], keys,
+        at_once, sharing,
+    )  # fmt: skip
     if not made:
         raise _refused(
             f"`{plain(output.name())}` has no sums that parts can be joined of",

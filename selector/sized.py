@@ -143,8 +143,11 @@ class SizedKernel(Kernel):
         return sized_artifact.to_bytes(artifact_of(begun), programs)
 
     def _executable_of(self, program: Kernel) -> Executable:
-        """The way to run a program: what it comes to know, the native launcher finds here."""
-        if program is not self and "_executable" not in vars(program):
+        """The way to run a program: what it comes to know of calls, the native launcher of a GPU
+        finds here.
+        """
+        gpu = self.target.family == "cuda"
+        if gpu and program is not self and "_executable" not in vars(program):
             program._executable = self._executable.beside(program.plan, program.cubin)
         return program._executable
 

@@ -7,7 +7,8 @@ Schedules that nobody writes, in this order: ``auto`` (the call), ``recognise`` 
 is), ``sizes`` (what it is to be fast at), ``candidates`` (sums for tensor units, tried on a copy),
 ``places`` (every Func at its place), and the kernels of what goes to CUDA cores: ``blocks`` (sums
 that share what they read), ``sweeps`` with ``rows`` (sums that read all once), ``reductions``,
-``kernels`` with ``lanes`` (all else). ``recorder`` applies directives and writes them down.
+``kernels`` with ``lanes`` (all else); for CPUs ``host``. ``recorder`` applies directives and writes
+them down.
 """
 
 from __future__ import annotations

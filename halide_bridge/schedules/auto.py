@@ -1,9 +1,10 @@
-"""Schedules that nobody writes: ``autoschedule``, for a plain pipeline and a GPU.
+"""Schedules that nobody writes: ``autoschedule``, for a plain pipeline.
 
 The definitions are read (``recognise``), each Func gets its place there, and here its directives
 (``kernels``, ``reductions``, the family of contractions), which are applied to the user's pipeline
 and written down at once (``recorder``). Nothing is refused: what has no better way is computed in a
-kernel of its own. What is to go to a tensor unit is tried on a copy before.
+kernel of its own. What is to go to a tensor unit is tried on a copy before. That is so for GPUs;
+what a CPU gets is decided in ``host``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import Given, candidates, form_of, forms, sum_of
 from halide_bridge.schedules.factors import (
+    rewritten,
     set_apart,
     set_counted,
     set_divided,
@@ -32,6 +34,8 @@ from halide_bridge.schedules.factors import (
     set_together,
     set_zero_points,
 )
+from halide_bridge.schedules.host.plan import HostPlan
+from halide_bridge.schedules.host.planning import planned
 from halide_bridge.schedules.made import chains
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.apart import why_apart
@@ -45,6 +49,7 @@ from halide_bridge.schedules.sizes import Sizes, guess, is_argument
 from halide_bridge.schedules.trials import Schedule, Source, Trials, applied
 from halide_bridge.schedules.wanted import wanted_of
 from selector.diagnostics import InternalError, ScheduleError
+from selector.families import tiles
 from selector.families.bands import worth
 from selector.ir.module import Module
 from selector.machine import machine_for
@@ -60,9 +65,9 @@ def autoschedule(
     target: str | Target = "cuda",
     sizes: Sizes | None = None,
     instructions: Iterable[str] | None = None,
-    tilings: Mapping[str, Given] | None = None,
+    tilings: Mapping[str, Given | tiles.Tiling] | None = None,
 ) -> Schedule:
-    """Schedule a plain pipeline for a GPU: a Func, several, or a Pipeline.
+    """Schedule a plain pipeline for a GPU or a CPU: a Func, several, or a Pipeline.
 
     Directives are applied to its Funcs, as a user would; those that have a schedule keep it, with
     what is computed at their loops. Returns the directives as text and a report. The same pipeline
@@ -76,8 +81,8 @@ def autoschedule(
     their Funcs, how a tensor unit has them (a ``Tiling`` of ``selector.families``), in place of
     what the machine model takes for best.
 
-    ``ScheduleError`` for what is no output, for a second call, for a CPU target and for tilings
-    that sums cannot have.
+    ``ScheduleError`` for what is no output, for a second call and for tilings that sums cannot
+    have.
     """
     location = memory.caller_location()
     outputs = output_funcs(output, location)
@@ -143,14 +148,19 @@ def _refuse_scheduled(outputs: Sequence[Any], location: str) -> None:
             )
 
 
-def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan, str]:
+def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan | HostPlan, str]:
+    """What is decided for the target, and Python for what becomes a Func before."""
+    gpu = trials.wanted.target.family == "cuda"
+    return (_planned if gpu else planned)(trials, sizes, some)
+
+
+def _planned(trials: Trials, sizes: Sizes | None, some: bool) -> tuple[Plan, str]:
     """Which sums go to a tensor unit, in which tiles: those that the compiler takes, tried on a
     copy; and Python for the parts of them that are Funcs from now on.
     """
     outputs, wanted = trials.source.outputs, trials.wanted
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, trials.source.location, some)
-    lines: list[str] = []
     stored, precisions = set[str](), dict[str, str]()
     zero_points = partial(set_zero_points, known=known)
     one = partial(set_together, known=known, factors=stored, precisions=precisions)
@@ -159,10 +169,7 @@ def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan
     sums = partial(set_sums_apart, known=known)
     products = partial(set_products, known=known)
     first = (sums, set_narrow, products, set_divided, set_counted)
-    for step in (*first, halves, zero_points, one, apart):
-        changed = step(program)
-        program = read_program(outputs, wanted.asked) if changed else program
-        lines += ["f = hb.funcs(output)", *changed, ""] if changed else []
+    program, lines = rewritten(outputs, program, (*first, halves, zero_points, one, apart))
     said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
     plan = Plan({}, {}, known, machine, precisions=said)
     plan = plan.storing(m.label for m in program if m.name in stored)

@@ -4,8 +4,10 @@ stages is a Func, and what is stored is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import prod
+from typing import Any
 
 from halide_bridge.instead import (
     counted_from_zero,
@@ -26,13 +28,25 @@ from halide_bridge.schedules.recognise.divided import divided_of, has_same
 from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import has_wide_factors, only_cast
 from halide_bridge.schedules.recognise.products import computed_factors, is_product_in_other_words
-from halide_bridge.schedules.recognise.program import Member, Program
+from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.together import precision_of, products_of
 from halide_bridge.schedules.recognise.updates import begins_elsewhere, sums_of
 from halide_bridge.schedules.sizes import Guess
 from selector.machine import Machine
 
 TOGETHER = 1 << 28  # multiply-adds, which CUDA cores take more than 10 microseconds for
+
+
+def rewritten(
+    outputs: list[Any], program: Program, steps: Sequence[Callable[[Program], list[str]]]
+) -> tuple[Program, list[str]]:
+    """A pipeline after steps that change its Funcs, and the lines of Python that do so."""
+    lines: list[str] = []
+    for step in steps:
+        changed = step(program)
+        program = read_program(outputs, program.asked) if changed else program
+        lines += ["f = hb.funcs(output)", *changed, ""] if changed else []
+    return program, lines
 
 
 def set_apart(
@@ -45,8 +59,14 @@ def set_apart(
     loops = [found for m in program if (found := online_of(m, program)) is not None]
     loops = [found for found in loops if any(online.candidates(found, program, known, machine))]
     taken = frozenset[str]().union(*(found.members for found in loops))
+
+    def is_sum(member: Member) -> bool:
+        told = given.get(member.label)
+        found = form_of(told, member, program, known, machine) if told is not None else ""
+        return not isinstance(found or sum_of(member, program, known, machine), str)
+
     sums = [m for m in program if m.name not in taken]
-    return [line for m in sums for line in _apart(m, program, known, machine, given)]
+    return [line for m in sums for line in operands_apart(m, program, known, partial(is_sum, m))]
 
 
 def set_divided(program: Program) -> list[str]:
@@ -179,15 +199,14 @@ def set_narrow(program: Program) -> list[str]:
     return lines
 
 
-def _apart(
-    member: Member, program: Program, known: Guess, machine: Machine, given: Mapping[str, Given]
+def operands_apart(
+    member: Member, program: Program, known: Guess, is_sum: Callable[[], bool]
 ) -> list[str]:
+    """Make Funcs of the factors of a sum that are more than elements, unless it ``is_sum`` that a
+    tensor unit has as it is. Lines of Python, as above.
+    """
     found = [] if member.fixed else computed_factors(member, program)
-    if not found:
-        return []
-    told = given.get(member.label)
-    of_what = form_of(told, member, program, known, machine) if told is not None else ""
-    if not isinstance(of_what or sum_of(member, program, known, machine), str):
+    if not found or is_sum():
         return []
     # What has taps of its own for each pixel has images alone, which may be few.
     own = with_own_taps(member)

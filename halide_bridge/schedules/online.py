@@ -5,6 +5,7 @@ each of the three loops over keys, and these as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from halide_bridge import instead
@@ -36,12 +37,14 @@ def candidates(
     keys = _keys(found, program)
     shape = attention.Shape(
         heads, known.extent(output, queries), max(1, known.value(keys)), found.depth, found.causal,
-        found.window, matrices=len(found.matrices), fixed=number(keys) is not None,
+        found.window, len(found.matrices), fixed=number(keys) is not None, blocks=found.blocks,
     )  # fmt: skip
     best = attention.pick(shape, machine, parts=found.divisible)
     if best is None:
         yield from attention.for_warps(shape, machine)
     else:
+        if found.divisible and found.sharing > 1:
+            yield from attention.together(shape, found.sharing, machine)
         yield best
         ranked = attention.ranked(shape, machine)
         others = [t for _, t in ranked if t != best and not t.part]
@@ -70,7 +73,7 @@ def attend(script: Script, program: Program, found: Online, tiling: attention.Ti
     query, key, value = map(func, (found.query, found.key, found.value))
     operands = _Operands(query, key, value, found)
     if tiling.part:
-        p = _in_parts(script, func, operands, tiling.part)
+        p = _in_parts(script, func, operands, tiling)
     else:
         p = _whole(func, operands)
         p.output.compute_root()
@@ -130,14 +133,23 @@ def _whole(func: Callable[[str], Recorded], operands: _Operands) -> Attention:
 
 
 def _in_parts(
-    script: Script, func: Callable[[str], Recorded], operands: _Operands, part: int
+    script: Script,
+    func: Callable[[str], Recorded],
+    operands: _Operands,
+    tiling: attention.Tiling,
 ) -> Attention:
     """Of parts of the keys, which the output joins."""
     found = operands.found
     output, weight, scores = map(func, (found.output, found.weight, found.scores))
     peak, total, mixed = map(func, (found.peak, found.total, found.mixed))
-    said = output, (peak, total, mixed), weight, scores, found.along, part, JOINED_AT_ONCE
-    made = script.instead(instead.in_parts, (), *said)
+    sums, part = (peak, total, mixed), tiling.part
+    said = output, sums, weight, scores, found.along, part, JOINED_AT_ONCE
+    if tiling.sharing > 1:
+        shared = tiling.sharing, found.places.output, found.heads
+        *made, rows = script.instead(instead.in_parts, (), *said, operands.query, shared)
+        operands = replace(operands, query=rows)
+    else:
+        made = [*script.instead(instead.in_parts, (), *said)]
     parts, peak, total, mixed, *own, weight, near, top, sums = made
     return operands.attention(
         output=parts,

@@ -14,6 +14,8 @@ from typing import Any
 from halide_bridge.checks import halide_errors, in_words
 from halide_bridge.lowering import lower_copy
 from halide_bridge.memory import Directives
+from halide_bridge.schedules.host.plan import HostPlan
+from halide_bridge.schedules.host.scheduling import HostScheduling
 from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.facts import place
@@ -66,10 +68,14 @@ class Schedule:
         return notebook.table(("Func", "became"), rows) + source
 
 
-def applied(outputs: list[Any], plan: Plan) -> Schedule:
+def applied(outputs: list[Any], plan: Plan | HostPlan) -> Schedule:
     """A plan carried out on a pipeline."""
     program = read_program(outputs)
-    scheduling = Scheduling(program, place(program, plan.stored), plan)
+    placement = place(program, plan.stored)
+    if isinstance(plan, HostPlan):
+        scheduling = HostScheduling(program, placement, plan)
+    else:
+        scheduling = Scheduling(program, placement, plan)
     scheduling.run()
     return Schedule(scheduling.script.source, scheduling.report)
 
@@ -80,9 +86,9 @@ class Trials:
 
     source: Source
     wanted: Wanted
-    _last: tuple[Plan, Module] | None = None
+    _last: tuple[Plan | HostPlan, Module] | None = None
 
-    def lowered(self, plan: Plan) -> Module:
+    def lowered(self, plan: Plan | HostPlan) -> Module:
         """The loops of a copy with that plan."""
         if self._last is None or self._last[0] is not plan:
             module = lower_copy(
@@ -96,7 +102,7 @@ class Trials:
             self._last = plan, module
         return self._last[1]
 
-    def why_not(self, plan: Plan) -> str:
+    def why_not(self, plan: Plan | HostPlan) -> str:
         """Why the compiler does not take a plan; empty if it does."""
         import selector
 

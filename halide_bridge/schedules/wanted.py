@@ -1,4 +1,4 @@
-"""What a schedule is asked for: a GPU, what it may use, and what is given in place of a choice."""
+"""What a schedule is asked for: a target, what it may use, and what is given, not chosen."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from halide_bridge.schedules.candidates import Given
 from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError
 from selector.eqsat.facts import legal_instructions
+from selector.families import tiles
 from selector.targets import Target, find_target
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a schedule is for: a GPU, the instructions that are allowed (None: all), and the tilings
-    that sums have to have, by the names of Funcs; where it was asked for.
+    """What a schedule is for: a target, the instructions that are allowed (None: all), and the
+    tilings that sums have to have, by the names of Funcs; where it was asked for.
     """
 
     target: Target
     instructions: tuple[str, ...] | None = None
     location: str = ""
-    tilings: Mapping[str, Given] = field(default_factory=dict[str, Given])
+    tilings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def asked(self) -> frozenset[str]:
@@ -35,30 +36,22 @@ def wanted_of(
     target: str | Target,
     instructions: Iterable[str] | None,
     location: str,
-    tilings: Mapping[str, Given] | None = None,
+    tilings: Mapping[str, Given | tiles.Tiling] | None = None,
 ) -> Wanted:
-    """``ScheduleError`` for another target than a GPU and for what is no tiling."""
+    """``TargetError`` for an unknown target, ``ScheduleError`` for what is no tiling for it."""
     allowed = None if instructions is None else tuple(instructions)
     given: Mapping[str, Any] = tilings or {}
+    name = "sm_90a" if target == "cuda" else target
+    found = find_target(name) if isinstance(name, str) else name
+    kind, of = (Given, "contraction, windows or layers")
+    if found.family != "cuda":
+        kind, of = tiles.Tiling, "tiles"
     for label, tiling in given.items():
-        if not isinstance(tiling, Given):
+        if not isinstance(tiling, kind):
             raise ScheduleError(
                 f"what `tilings` has for `{label}` is no tiling",
                 why=f"it is {tiling!r}",
-                hint="give a `Tiling` of `selector.families`: of contraction, windows or layers",
+                hint=f"give a `Tiling` of `selector.families`: of {of}",
                 where=location,
             )
-    return Wanted(_gpu(target, location), allowed, location, given)
-
-
-def _gpu(target: str | Target, location: str) -> Target:
-    name = "sm_90a" if target == "cuda" else target
-    found = find_target(name) if isinstance(name, str) else name
-    if found.family != "cuda":
-        raise ScheduleError(
-            f"there are no schedules for {found.name} yet",
-            why="autoschedule knows GPUs",
-            hint="a GPU's target such as sm_90a",
-            where=location,
-        )
-    return found
+    return Wanted(found, allowed, location, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
@@ -14,6 +15,8 @@ from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, For, Load
 from selector.lowering.ranges import Ranges
 from selector.targets import Target
+
+_MACRO = re.compile(r"\w\(")  # a call, or a macro of the preamble
 
 
 class Writer:
@@ -120,6 +123,30 @@ class CContext:
 
 def loop_head(s: For, c: CContext) -> str:
     """``for (...)`` over the iterations of a loop."""
-    name, low, extent = c.names.get(s.name), c.scalar.index(s.min), c.scalar.index(s.extent)
-    stop = extent if low == "0" else c.scalar.index((to_affine(s.min) + s.extent).to_expr())
+    return _head(s, *_limits(s, c), c)
+
+
+def shared_head(s: For, c: CContext) -> str:
+    """The same of a loop that threads share: OpenMP takes no statements in a head, which macros
+    are; such limits are written ahead of it.
+    """
+
+    def named(limit: str, what: str) -> str:
+        if not _MACRO.search(limit):
+            return limit
+        name = c.names.fresh(f"{c.names.get(s.name)}_{what}")
+        c.writer.line(f"const int {name} = {limit};")
+        return name
+
+    low, stop = _limits(s, c)
+    return _head(s, named(low, "first"), named(stop, "end"), c)
+
+
+def _limits(s: For, c: CContext) -> tuple[str, str]:
+    low, extent = c.scalar.index(s.min), c.scalar.index(s.extent)
+    return low, extent if low == "0" else c.scalar.index((to_affine(s.min) + s.extent).to_expr())
+
+
+def _head(s: For, low: str, stop: str, c: CContext) -> str:
+    name = c.names.get(s.name)
     return f"for (int {name} = {low}; {name} < {stop}; ++{name})"

@@ -10,7 +10,7 @@ from contextlib import ExitStack, nullcontext
 from functools import reduce
 from itertools import accumulate
 
-from selector.cpu.context import CContext, loop_head
+from selector.cpu.context import CContext, loop_head, shared_head
 from selector.cpu.cover import is_simple
 from selector.cpu.operands import as_product
 from selector.cpu.plain import PlainCode
@@ -41,6 +41,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import mul
 from selector.ir.traverse import free_vars, map_stmt, substitute_stmt, walk_all_exprs, walk_stmt
+from selector.lowering.predicates import test_of_all
 from selector.lowering.ranges import loop_bounds
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.tiles import first_lane
@@ -98,6 +99,7 @@ class FunctionBody:
             case For():
                 self._loop(s)
             case IfThenElse(condition, t, f):
+                condition = test_of_all(condition)
                 with c.writer.block(f"if ({c.scalar.condition(condition)})"):
                     self.statement(t)
                 if f is not None:
@@ -199,38 +201,32 @@ class FunctionBody:
                 "tile registers belong to one thread",
                 "compute the Func inside the parallel loop, or make the loop serial",
             )
-        tiles = self.configurations.any_in(s)
-        inner = s.body
-        both = isinstance(inner, For) and inner.kind is ForKind.PARALLEL and (
-            s.name not in free_vars(inner.min) | free_vars(inner.extent)
-        )  # fmt: skip
-        collapse = " collapse(2)" if both else ""
+        tiles, loops = self.configurations.any_in(s), _shared(s)
         own, self.tiles = self.tiles, None
         with w.block("") if tiles else nullcontext():
             if tiles:
                 w.line("#pragma omp parallel")
                 with w.block(""):
                     c.parallel = True
-                    self.configurations.thread(
-                        s, lambda: self._shared_loop("for", collapse, s, both)
-                    )
+                    self.configurations.thread(s, lambda: self._shared_loops("for", loops))
             else:
                 c.parallel = True
-                self._shared_loop("parallel for", collapse, s, both)
+                self._shared_loops("parallel for", loops)
         c.parallel = False
         self.tiles = own
         if tiles:
             self.configurations.forget()
 
-    def _shared_loop(self, what: str, collapse: str, s: For, both: bool) -> None:
-        self.context.writer.line(f"#pragma omp {what} schedule(static){collapse}")
-        with self._head(s):
-            if both:
-                assert isinstance(s.body, For)
-                with self._head(s.body):
-                    self.statement(s.body.body)
-            else:
-                self.statement(s.body)
+    def _shared_loops(self, what: str, loops: Sequence[For]) -> None:
+        c = self.context
+        collapse = f" collapse({len(loops)})" if len(loops) > 1 else ""
+        heads = [shared_head(loop, c) for loop in loops]
+        c.writer.line(f"#pragma omp {what} schedule(static){collapse}")
+        with ExitStack() as stack:
+            for loop, head in zip(loops, heads, strict=True):
+                stack.enter_context(c.writer.block(head))
+                stack.enter_context(c.inside({loop.name: loop_bounds(loop)}))
+            self.statement(loops[-1].body)
 
     # ------------------------------------------------------------------ memory
 
@@ -339,6 +335,19 @@ class FunctionBody:
             isinstance(e, Load) and e.buffer in names and first_lane(e.index).constant is None
             for e in walk_all_exprs(s)
         )
+
+
+def _shared(s: For) -> list[For]:
+    """The parallel loops that stand directly in each other, and do not say how many turns others
+    have: threads share all of them at once.
+    """
+    found, body = [s], s.body
+    while isinstance(body, For) and body.kind is ForKind.PARALLEL:
+        if {loop.name for loop in found} & (free_vars(body.min) | free_vars(body.extent)):
+            break
+        found.append(body)
+        body = body.body
+    return found
 
 
 def _is_product_part(s: Stmt) -> bool:

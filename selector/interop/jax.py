@@ -201,13 +201,12 @@ def jax_op(
     names that do not fit.
     """
     asked, interpreted = asked_for(kernel, shape, batched, backward, cpu)
-    schedule = None if target == "amx" else "auto"
-    first = kernel_of(asked.kernel, target, schedule)
+    first = kernel_of(asked.kernel, target)
     name = first.name
     work = Work(first, Batches.of(first.plan, asked.batched), interpreted)
     behind = None
     if asked.backward is not None:
-        second = kernel_of(asked.backward, target, schedule)
+        second = kernel_of(asked.backward, target)
         own, gathered = backward_batches(name, first.plan, work.batches.batched, second.plan)
         behind = Work(second, Batches.of(second.plan, own, gathered), interpreted)
     return JaxOp(work, shapes.rule_of(first.plan, asked.shape), behind, name)

@@ -56,7 +56,7 @@ def asked_for(
     return Operator(kernel, backward, shape, tuple(batched)), cpu == "interpret"
 
 
-def kernel_of(given: Any, target: str, schedule: str | None = "auto") -> Kernel:
+def kernel_of(given: Any, target: str) -> Kernel:
     """A kernel, that of a file, or that of a pipeline, which is compiled."""
     if isinstance(given, Kernel):
         return given
@@ -64,7 +64,7 @@ def kernel_of(given: Any, target: str, schedule: str | None = "auto") -> Kernel:
         return api.load(given)
     import halide_bridge
 
-    return halide_bridge.compile(given, target=target, schedule=schedule)
+    return halide_bridge.compile(given, target=target, schedule="auto")
 
 
 def _like_rows(a: Shape, weight: Shape, eps: float) -> Shape:

@@ -18,13 +18,11 @@ from functools import reduce
 
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine, to_affine
-from selector.ir.lanes import lane
 from selector.ir.nodes import (
     Allocate,
     Binary,
     BinaryOp,
     Block,
-    Broadcast,
     Compare,
     CompareOp,
     Expr,
@@ -35,15 +33,14 @@ from selector.ir.nodes import (
     Load,
     Memory,
     Ramp,
-    ReduceOp,
     Stmt,
     Store,
     Var,
-    VectorReduce,
 )
 from selector.ir.simplify import sub
 from selector.ir.traverse import change_exprs, change_stmts, walk_all_exprs, walk_stmt
 from selector.ir.types import Type
+from selector.lowering.predicates import test_of_all
 from selector.lowering.row_folds import Row
 from selector.lowering.structure import in_order, stored_names
 
@@ -160,7 +157,8 @@ class _Keeping:
             e: Load(e.type, self.names[v], _place(v, step)) for e, v in own.items()
         }
         body = change_exprs(s.body, kept.get)
-        body = _whole(body) if isinstance(body, IfThenElse) else body
+        if isinstance(body, IfThenElse):
+            body = replace(body, condition=test_of_all(body.condition))
         steps = IntImm(self.steps)
         match s.extent:
             case IntImm(n) if n <= self.steps:
@@ -177,28 +175,3 @@ class _Keeping:
 def _place(v: _Vector, step: Expr) -> Expr:
     base = (to_affine(step) * v.type.lanes).to_expr()
     return Ramp(base, IntImm(1), v.type.lanes)
-
-
-def _whole(s: IfThenElse) -> IfThenElse:
-    """A test of all lanes as one that a thread has a form for."""
-    match s.condition:
-        case VectorReduce(ReduceOp.AND, value, 1):
-            return replace(s, condition=_all(value))
-        case _:
-            return s
-
-
-def _all(e: Expr) -> Expr:
-    lanes = e.type.lanes
-    match e:
-        case Broadcast(value, _) if value.type.lanes == 1:
-            return value
-        case Binary(BinaryOp.AND, a, b):
-            return Binary(BinaryOp.AND, _all(a), _all(b))
-        case Compare(CompareOp.LT | CompareOp.LE, Ramp(_, IntImm(step), _), Broadcast()) if (
-            step >= 0
-        ):
-            return lane(e, ((IntImm(lanes - 1), lanes),))
-        case _:
-            each = [lane(e, ((IntImm(n), lanes),)) for n in range(lanes)]
-            return reduce(lambda a, b: Binary(BinaryOp.AND, a, b), each)

@@ -28,6 +28,7 @@ from selector.ir.nodes import (
     Expr,
     For,
     ForKind,
+    IfThenElse,
     IntImm,
     Load,
     Stmt,
@@ -39,6 +40,7 @@ from selector.ir.traverse import change_stmts, stmt_exprs, substitute_stmt, walk
 from selector.lowering.duplicates import Flat, flat, merge_equal, nested, rename, share_values
 from selector.lowering.exponents import with_multiples
 from selector.lowering.factors import Factors, Rows, as_index, rows_at
+from selector.lowering.left_out import left_out
 from selector.lowering.masks import floors_of
 from selector.lowering.online_forms import (
     from_finite,
@@ -50,7 +52,13 @@ from selector.lowering.online_forms import (
     with_masked_exponents,
     with_powers_of_two,
 )
-from selector.lowering.structure import loaded_names, peel_threads, stored_names
+from selector.lowering.structure import (
+    loaded_names,
+    peel_threads,
+    stored_names,
+    under_conditions,
+    with_variable_of,
+)
 from selector.lowering.tile_functions import tile_functions
 from selector.lowering.trim import constant_starts, trimmed
 
@@ -80,6 +88,7 @@ def fuse_online(body: Stmt, asked: Online) -> Stmt:
 
     body = from_finite(plain(body), asked.maximum)
     floors = {k: v for k, v in floors_of(body).items() if k == asked.maximum}
+    body = left_out(body, {asked.maximum, *asked.sums}, floors)
     body = with_masked_exponents(with_multiples(body, asked.maximum, floors), floors)
     result = change_stmts(body, fused)
     if not found:
@@ -114,7 +123,7 @@ class _Fusion:
         self._check_starts(distinct)
         before, after = self._around(distinct)
         starts, made = constant_starts(before), {a.name for a in self.allocations}
-        same = (_same_variable(x, distinct[0]) for x in distinct)
+        same = (with_variable_of(x, distinct[0]) for x in distinct)
         first, *rest = (trimmed(x, starts, made) for x in same)
         if any((x.min, x.extent) != (first.min, first.extent) for x in rest):
             raise self.refuse(
@@ -205,24 +214,25 @@ class _Fusion:
 
     def _body(self, first: For, rest: list[For]) -> Stmt:
         parts = [flat(x.body) for x in (first, *rest)]
-        if not any(_region(stmts) for _, stmts in parts):
+        ends = [_region(stmts) for _, stmts in parts]
+        if not any(region for _, region in ends):
             allocations = [a for more, _ in parts for a in more]
             return self._joined(allocations, [stmts for _, stmts in parts])
-        regions = [_region(stmts) for _, stmts in parts]
-        shapes = [peel_threads(r)[0] if r is not None else [] for r in regions]
-        if any(not s or [n for _, n in s] != [n for _, n in shapes[0]] for s in shapes):
+        shapes = [peel_threads(region)[0] if region else [] for _, region in ends]
+        found = [([n for _, n in s], under) for s, (under, _) in zip(shapes, ends, strict=True)]
+        if not all(shapes) or any(x != found[0] for x in found):
             raise self.refuse(
                 "their iterations are not given to the same threads",
                 "split the rows of all of them alike, and give them the same gpu_threads loops",
             )
-        outer = [s for _, stmts in parts for s in stmts if not any(s is r for r in regions)]
+        outer = [s for _, stmts in parts for s in stmts[:-1]]
         inner: list[list[Stmt]] = []
         local: list[Allocate] = []
-        for region, shape in zip(regions, shapes, strict=True):
+        for (_, region), shape in zip(ends, shapes, strict=True):
             assert region is not None
             pairs = zip(shape, shapes[0], strict=True)
-            names = {a: Var(b) for (a, _), (b, _) in pairs if a != b}
-            more, stmts = flat(substitute_stmt(peel_threads(region)[1], names))
+            own = {a: Var(b) for (a, _), (b, _) in pairs if a != b}
+            more, stmts = flat(substitute_stmt(peel_threads(region)[1], own))
             local += more
             inner.append(stmts)
         self._check_copies(outer, inner)
@@ -232,6 +242,8 @@ class _Fusion:
         body = self._joined(local, inner)
         for name, extent in shapes[0]:
             body = For(name, IntImm(0), IntImm(extent), ForKind.GPU_THREAD, body)
+        for condition in ends[0][0]:
+            body = IfThenElse(condition, body)
         return nested(allocations, [*outer, body])
 
     def _check_copies(self, outer: list[Stmt], inner: list[list[Stmt]]) -> None:
@@ -372,17 +384,11 @@ def _check_apart(rows: list[Rows], name: str, fusion: _Fusion) -> None:
         written[r.places - low] = True
 
 
-def _region(stmts: list[Stmt]) -> For | None:
-    """The nest of thread loops at the end of an iteration."""
-    last = stmts[-1] if stmts else None
-    return last if isinstance(last, For) and last.kind is ForKind.GPU_THREAD else None
-
-
-def _same_variable(loop: For, like: For) -> For:
-    if loop.name == like.name:
-        return loop
-    body = substitute_stmt(loop.body, {loop.name: Var(like.name)})
-    return replace(loop, name=like.name, body=body)
+def _region(stmts: list[Stmt]) -> tuple[list[Expr], For | None]:
+    """The nest of thread loops at the end of an iteration, and what it stands under."""
+    under, last = under_conditions(stmts[-1]) if stmts else ([], None)
+    inside = isinstance(last, For) and last.kind is ForKind.GPU_THREAD
+    return (under, last) if inside and isinstance(last, For) else ([], None)
 
 
 def _renamed(loop: For, old: str, new: str) -> For:

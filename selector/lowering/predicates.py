@@ -11,17 +11,22 @@ from functools import reduce
 
 from selector.ir.access import access
 from selector.ir.affine import Affine, Monomial, to_affine
+from selector.ir.lanes import lane
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
+    Broadcast,
     Compare,
     CompareOp,
     Expr,
     IntImm,
     Load,
+    Ramp,
+    ReduceOp,
     Stmt,
     Store,
     Var,
+    VectorReduce,
 )
 from selector.ir.traverse import free_vars, map_expr
 from selector.ir.types import BOOL, INT32
@@ -146,3 +151,28 @@ def unpredicated(e: Expr, predicate: Expr) -> Expr:
             return Load(t, buffer, index)
         case _:
             return inner
+
+
+def test_of_all(condition: Expr) -> Expr:
+    """A condition, where it is one of all lanes together as one that scalar code has a form for."""
+    match condition:
+        case VectorReduce(ReduceOp.AND, value, 1):
+            return _all(value)
+        case _:
+            return condition
+
+
+def _all(e: Expr) -> Expr:
+    lanes = e.type.lanes
+    match e:
+        case Broadcast(value, _) if value.type.lanes == 1:
+            return value
+        case Binary(BinaryOp.AND, a, b):
+            return Binary(BinaryOp.AND, _all(a), _all(b))
+        case Compare(CompareOp.LT | CompareOp.LE, Ramp(_, IntImm(step), _), Broadcast()) if (
+            step >= 0
+        ):
+            return lane(e, ((IntImm(lanes - 1), lanes),))
+        case _:
+            each = [lane(e, ((IntImm(n), lanes),)) for n in range(lanes)]
+            return reduce(lambda a, b: Binary(BinaryOp.AND, a, b), each)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from selector.diagnostics import ScheduleError
 from selector.ir.contents import loaded
-from selector.ir.nodes import Allocate, Block, Expr, For, ForKind, IfThenElse, IntImm, Stmt, Store
+from selector.ir.nodes import (
+    Allocate,
+    Block,
+    Expr,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    Stmt,
+    Store,
+    Var,
+)
 from selector.ir.printer import print_expr
-from selector.ir.traverse import stmt_children, stmt_exprs, union_of_names
+from selector.ir.traverse import stmt_children, stmt_exprs, substitute_stmt, union_of_names
 from selector.lowering.normalize import TENSOR_MEMORY, sequence
 
 
@@ -130,3 +142,11 @@ def outside_threads(s: Stmt) -> Iterable[Stmt]:
     yield s
     for child in stmt_children(s):
         yield from outside_threads(child)
+
+
+def with_variable_of(loop: For, like: For) -> For:
+    """The loop with the variable of another one."""
+    if loop.name == like.name:
+        return loop
+    body = substitute_stmt(loop.body, {loop.name: Var(like.name)})
+    return replace(loop, name=like.name, body=body)

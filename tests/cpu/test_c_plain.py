@@ -268,3 +268,34 @@ def test_stages_name_the_func_and_the_line() -> None:
     assert first == "stages of `rows` cannot overlap on a CPU"
     assert where.startswith("  where: in `rows`, ")
     assert "test_c_plain.py:" in where
+
+
+def test_three_loops_are_shared_at_once() -> None:
+    a, out = hl.ImageParam(F32, 3, "a"), hl.Func("out")
+    x, y, z = (hl.Var(name) for name in ("x", "y", "z"))
+    out[x, y, z] = a[x, y, z] + 1
+    out.parallel(x).parallel(y).parallel(z)
+    plan = emit(hb.lower(out, target="amx"), AMX)
+    assert plan.source.count("#pragma omp parallel for schedule(static) collapse(3)") == 1
+    data = np.random.default_rng(0).random((2, 13, 9), dtype=np.float32)
+    found = poisoned(data.shape, "float32")
+    executable(plan)([], {"a": data}, out=found)
+    np.testing.assert_array_equal(found, data + 1)
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 40])
+def test_a_test_of_all_lanes_together(width: int) -> None:
+    """What a reduction that is cut into vectors asks of each: whether all of it is there."""
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    y, u, r = hl.Var("y"), hl.Var("u"), hl.RDom([(0, a.width())], "r")
+    ro, ri = hl.RVar("ro"), hl.RVar("ri")
+    out[y] = 0.0
+    out[y] += a[r.x, y]
+    parts = out.update(0).split(r.x, ro, ri, 16).rfactor(ri, u)
+    parts.compute_root().vectorize(u).update(0).reorder(u, ro).vectorize(u)
+    module = hb.lower(out, target="amx")
+    assert "vector_reduce_and" in str(module)
+    data = np.random.default_rng(0).random((3, width), dtype=np.float32)
+    found = poisoned((3,), "float32")
+    executable(emit(module, AMX))([], {"a": data}, out=found)
+    np.testing.assert_allclose(found, data.sum(1, dtype=np.float64), rtol=1e-6)

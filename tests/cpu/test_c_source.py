@@ -27,6 +27,7 @@ from c_programs import (
     parsed,
     product,
     read,
+    run_both,
     source_of,
     tiled,
 )
@@ -232,3 +233,24 @@ def test_threads_that_share_sums() -> None:
 def test_a_function_without_a_form() -> None:
     text = said(EmitError, "C[0] = (float32)bessel(C[1])")
     assert text.startswith("the function 'bessel' has no form in C")
+
+
+def test_limits_that_are_statements_stand_ahead_of_a_shared_loop() -> None:
+    """OpenMP takes no statements in a head, and the macro for Halide's division is some."""
+    text = """module test
+output C: float32 [(0, C.extent.0, 1)]
+body {
+ parallel (y, 0, ((C.extent.0 - 3)/33) + 1) {
+  for (x, 0, 33) {
+   if (((y*33) + x) < C.extent.0) {
+    C[(y*33) + x] = 1.000000f
+   }
+  }
+ }
+}"""
+    lines = source_of(text).splitlines()
+    (at,) = (i for i, line in enumerate(lines) if "#pragma omp" in line)
+    assert "_end = floor_div(" in lines[at - 1]
+    assert "_end; ++" in lines[at + 1]
+    found, expected = run_both(text, {}, (40,))
+    assert found.tolist() == expected.tolist() == [1.0] * 40

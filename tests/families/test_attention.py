@@ -140,3 +140,12 @@ def test_what_bounds_a_schedule_is_said() -> None:
     assert estimate(tiling, PLAIN, H200).bound == "weights"
     assert estimate(tiling, replace(PLAIN, depth=128), H200).bound == "products"
     assert estimate(tiling, replace(PLAIN, queries=64, keys=64), H200).bound == "between"
+
+
+@pytest.mark.parametrize("blocks", [(128, 128), (64, 192), (96, 64), (128, 100), (0, 0)])
+def test_tiles_are_parts_of_a_masks_blocks_where_they_can_be(blocks: tuple[int, int]) -> None:
+    every = [t for t in space(PLAIN, H200) if not t.part]
+    fits = [t for t in every if blocks[0] % t.keys == blocks[1] % t.block == 0]
+    found = [t for t in space(replace(PLAIN, blocks=blocks), H200) if not t.part]
+    assert found == (fits or every)
+    assert bool(fits) is (blocks[1] != 100)

@@ -4,6 +4,8 @@ that share keys are rows of one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,15 @@ from casestudies.attention.algorithm import attend
 from casestudies.attention.problem import Problem
 from casestudies.common.data import case_inputs, decoded, relative_error
 from halide_bridge.schedules import schedule_attention
-from selector.families.attention import Shape, Tiling, estimate, pick, space
+from selector.families.attention import (
+    Shape,
+    Tiling,
+    estimate,
+    pick,
+    ranked,
+    space,
+    together,
+)
 from selector.gpu.codegen.program import emit_kernels
 from selector.machine import machine_for
 from selector.simulate import simulate
@@ -101,3 +111,15 @@ def test_heads_that_share_keys_are_rows() -> None:
         k, v = (inputs[name][head // 4].astype(float) for name in "KV")
         weights = np.exp(q[head] @ k.T / 8)
         assert np.allclose(own, weights @ v / weights.sum(1, keepdims=True))
+
+
+def test_heads_that_share_keys_are_rows_where_that_is_worth_it() -> None:
+    few, many = Shape(32, 1, 8192, 128), Shape(32, 4096, 4096, 128)
+    (found,) = together(few, 4, H200)
+    rows = replace(few, heads=8, queries=4)
+    assert found.sharing == 4
+    assert found.parts(few.keys) * rows.heads <= H200.multiprocessors
+    assert estimate(found, rows, H200).microseconds < ranked(few, H200)[0][0]
+    assert not together(many, 4, H200)
+    (whole,) = together(Shape(512, 1, 32768, 128), 4, H200)  # as many tiles as multiprocessors
+    assert whole.parts(32768) == 1

@@ -10,11 +10,14 @@ from typing import Any
 
 import halide as hl
 import pytest
-from test_plain_attention import ONE_LOOP, ORDERS, Pipeline, assert_right
+from test_plain_attention import BESIDE, ONE_LOOP, ORDERS, Pipeline, assert_right, error
 from verified import EMULATED
 
 import halide_bridge as hb
-from selector.diagnostics import ScheduleError
+from selector.diagnostics import ScheduleError, UserError
+from selector.gpu.codegen.program import emit_kernels
+from selector.simulate import simulate
+from selector.targets import find_target
 
 pytestmark = EMULATED
 
@@ -35,12 +38,12 @@ WHOLE = {
 RAGGED = ((1, 4, 1, 1), (2, 4, 1, 300), (1, 4, 3, 257), (1, 4, 70, 640))
 
 
-def scheduled(case: Pipeline) -> tuple[Any, hb.Schedule]:
+def scheduled(case: Pipeline, heads: int = 4) -> tuple[Any, hb.Schedule]:
     """For one query and many keys."""
-    extents = {"b": 1, "h": 4, "s": 8192}
+    extents = {"b": 1, "h": heads, "s": 8192}
     sizes = {
         "Q": case.sizes(case.given, **{**extents, "s": 1}),
-        "K": case.sizes(case.given, **{**extents, "h": 4 // case.sharing}),
+        "K": case.sizes(case.given, **{**extents, "h": heads // case.sharing}),
         "output": case.sizes(case.stored, **{**extents, "s": 1}, d=case.channels or case.depth),
     }
     output = case.build()
@@ -80,9 +83,32 @@ def test_many_queries_have_no_parts() -> None:
     assert PARTS not in ORDERS["heads behind"].scheduled()[1].source
 
 
-def test_what_is_written_down_gives_the_same_program() -> None:
-    case = FEW["heads between"]
-    (one, schedule), other = scheduled(case), case.build()
+@pytest.mark.parametrize("name", ["shared keys, odd heads", "shared keys of many channels"])
+def test_heads_that_share_keys_are_rows_of_one(name: str) -> None:
+    """The last group may have fewer heads than others; those that are there are all asked for."""
+    case = Pipeline(64, sharing=4) if name == "shared keys, odd heads" else FEW[name]
+    output, schedule = scheduled(case, heads=32)
+    assert "_rows = hb.in_parts(" in schedule.source
+    kernel = hb.compile(output, target="sm_90a")
+    arrays = case.drawn(1, 8, 3, 257)
+    heads = case.given.index("h")
+    exact = case.exact(arrays)
+    for count in (8, 6):
+        some = arrays | {"Q": arrays["Q"].take(range(count), heads)}
+        truth = exact.take(range(count), case.stored.index("h"))
+        kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+        run = simulate(kernels, plan, some, truth.shape)
+        assert run.faults == ()
+        for result in (kernel.interpret(**some, sizes=truth.shape), *run.outputs.values()):
+            assert error(result, truth) < BESIDE
+    with pytest.raises(UserError, match="Q"):
+        kernel.interpret(**arrays | {"Q": arrays["Q"].take(range(4), heads)}, sizes=exact.shape)
+
+
+@pytest.mark.parametrize("name", ["heads between", "shared keys of many channels"])
+def test_what_is_written_down_gives_the_same_program(name: str) -> None:
+    case = FEW[name]
+    (one, schedule), other = scheduled(case, heads=32), case.build()
     exec(schedule.source, {"hb": hb, "hl": hl, "output": other})
     assert hb.compile(one, target="sm_90a").source == hb.compile(other, target="sm_90a").source
 

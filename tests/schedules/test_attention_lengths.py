@@ -86,3 +86,21 @@ def test_blocks_that_are_masked_do_not_count(target: str) -> None:
         nothing = np.eye(problem.blocks, dtype=np.uint8)
         nothing[-1] = 0  # a block of queries without keys
         assert_right("block_mask", problem, kernel, mask=nothing)
+
+
+@pytest.mark.parametrize("depth", [64, 128])
+def test_no_run_of_keys_that_a_block_of_queries_has_not_is_read(depth: int) -> None:
+    """Whatever the blocks are that one has: none, the first, the last, or some in between."""
+    kernel = compiled("block_mask", BlockMask(16, 4096, depth, 0.5))
+    problem = BlockMask(1, 500, depth, 0.5)
+    arrays = case_inputs(find_case("plain.block_mask"), problem, 3, np)
+    arrays["mask"] = np.array([[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]], np.uint8)
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    for block in (0, 3):
+        changed = arrays | {"V": arrays["V"].copy()}
+        changed["V"][0, block * 128 : (block + 1) * 128] = np.nan
+        run = simulate(kernels, plan, changed, problem.output.shape)
+        assert run.faults == ()
+        (result,) = run.outputs.values()
+        reads = np.isnan(result[0]).any(1)
+        assert (reads == arrays["mask"][:, block].repeat(128)[:500]).all()

@@ -86,12 +86,6 @@ def test_funcs_of_one_name_are_told_apart() -> None:
     assert np.allclose(result, sums[0] + sums[1]), schedule.source
 
 
-def test_cpu_targets_are_not_known_yet() -> None:
-    _, out = blurred()
-    with pytest.raises(ScheduleError, match="no schedules for amx yet"):
-        hb.autoschedule(out, target="amx")
-
-
 def test_what_is_no_output_is_refused() -> None:
     with pytest.raises(ScheduleError, match="is an ImageParam"):
         hb.autoschedule(hl.ImageParam(hl.Float(32), 2, "image"))

@@ -19,6 +19,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from halide_bridge.schedules.attention import HEADS, Places
+from halide_bridge.schedules.recognise.beside import (
+    KEYS,
+    blocks_of,
+    matrices_of,
+    own_axes,
+    shared_path,
+    sharing_of,
+)
 from halide_bridge.schedules.recognise.products import (
     element,
     factors,
@@ -31,15 +39,13 @@ from halide_bridge.schedules.recognise.program import (
     Program,
     number,
 )
-from halide_bridge.schedules.recognise.reading import below, computes, names_of, read, variables_of
+from halide_bridge.schedules.recognise.reading import below, names_of, read, variables_of
 from halide_bridge.schedules.recognise.rows import associative
 from selector.dataclass import dataclass
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, FloatImm
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT32, Type
-
-_KEYS = "keys"  # an axis that is none of the output's
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,9 @@ class Online:
     Func reads, with the Func and the dimension that goes along the queries. ``along``: which
     dimensions of the output those of the peak, the total and the sum of values go along.
     ``divisible``: parts of the keys may have sums of their own, as nothing but the scores says what
-    a key weighs.
+    a key weighs. ``blocks``: of so many keys and queries a number of an array says whether they
+    count (0: there is none). ``sharing``: so many neighbouring heads have the same keys and values;
+    ``heads``: the dimension of the output along these.
     """
 
     output: str
@@ -73,6 +81,9 @@ class Online:
     along: tuple[tuple[int, ...], ...]
     divisible: bool
     matrices: tuple[tuple[str, str, int], ...] = ()
+    blocks: tuple[int, int] = (0, 0)
+    sharing: int = 1
+    heads: int = 0
     between: tuple[str, ...] = ()
 
     @property
@@ -132,7 +143,10 @@ def online_of(mixed: Member, program: Program) -> Online | None:
     (query, of_query), (key, of_key) = asked
     ordered, window = _ordered(parts, paths[0] or (), axes, along, program)
     names = {name: getattr(parts, name).name for name in _Parts.__slots__}
-    matrices = _matrices(paths, axes, along, program)
+    shared = shared_path(paths)
+    own = [own_axes(f, axes[f.name]) for f in (parts.scores, parts.scores, mixed)]
+    sharing, head = sharing_of(*zip((query, key, value), own, strict=True))
+    matrices = matrices_of(shared, axes, along, program)
     between = tuple(f.name for f in parts.between(program))
     return Online(
         **names,
@@ -151,6 +165,9 @@ def online_of(mixed: Member, program: Program) -> Online | None:
         divisible=not (ordered or matrices or between)
         and _is_divisible(parts, paths, axes, program),
         matrices=matrices,
+        blocks=blocks_of(shared, axes, along, program),
+        sharing=sharing,
+        heads=parts.output.args.index(head) if head else 0,
         between=between,
         places=Places(
             **{name: place[func] for name, func in names.items()},
@@ -201,7 +218,7 @@ def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | No
     axes, waiting = {output.name: output.args}, [output]
     while waiting:
         member = waiting.pop()
-        own = _own_axes(member, axes[member.name])
+        own = own_axes(member, axes[member.name])
         for access in member.accesses():
             if access.func not in inside or access.func == member.name:
                 continue
@@ -213,7 +230,7 @@ def _axes(parts: _Parts, program: Program) -> Mapping[str, tuple[str, ...]] | No
     channels, *rows = output.args
     for name in inside:
         single = name in (parts.peak.name, parts.total.name) or name in between
-        first = [] if single else [channels if name == parts.mixed.name else _KEYS]
+        first = [] if single else [channels if name == parts.mixed.name else KEYS]
         along = [*axes[name]]
         if along[: len(first)] != first or sorted(along[len(first) :]) != sorted(rows):
             return None
@@ -232,7 +249,7 @@ def _ordered(
     """
     found, window = False, 0
     for member in (parts.peak, *(program.members[name] for name in path[:-1])):
-        own = _own_axes(member, axes[member.name])
+        own = own_axes(member, axes[member.name])
         for e in (e for stage in member.stages for e in stage.values):
             for part in walk_expr(e):
                 if not isinstance(part, Compare):
@@ -240,8 +257,8 @@ def _ordered(
                 greater = part.op in (CompareOp.GT, CompareOp.GE)
                 less, more = (part.b, part.a) if greater else (part.a, part.b)
                 sides = [{own.get(v, "") for v in free_vars(x)} for x in (less, more)]
-                found = found or sides in ([{_KEYS}, {queries}], [{queries}, {_KEYS}])
-                if sides == [{queries}, {_KEYS}] and part.op not in (CompareOp.EQ, CompareOp.NE):
+                found = found or sides in ([{KEYS}, {queries}], [{queries}, {KEYS}])
+                if sides == [{queries}, {KEYS}] and part.op not in (CompareOp.EQ, CompareOp.NE):
                     apart = to_affine(Binary(BinaryOp.SUB, more, less)).offset
                     window = max(window, apart + (part.op in (CompareOp.LE, CompareOp.GE)))
     return found, window
@@ -258,9 +275,9 @@ def _is_divisible(
     """
     over = {name for path in paths for name in path or ()} - {parts.scores.name}
     for member in (parts.peak, parts.total, *(program.members[name] for name in over)):
-        own = _own_axes(member, axes[member.name])
+        own = own_axes(member, axes[member.name])
         for access in member.accesses():
-            keyed = any(own.get(v) == _KEYS for v in variables_of(access))
+            keyed = any(own.get(v) == KEYS for v in variables_of(access))
             if keyed and access.func not in {*over, parts.scores.name}:
                 return False
         stages = member.stages[1:] or member.stages
@@ -268,33 +285,6 @@ def _is_divisible(
             if isinstance(e, FloatImm) and math.isinf(e.value):
                 return False
     return True
-
-
-def _matrices(
-    paths: tuple[tuple[str, ...] | None, ...],
-    axes: Mapping[str, tuple[str, ...]],
-    queries: str,
-    program: Program,
-) -> tuple[tuple[str, str, int], ...]:
-    """What Funcs on all paths to the scores read for each key and query."""
-    found: list[tuple[str, str, int]] = []
-    shared = [name for name in paths[0] or () if all(name in (path or ()) for path in paths)]
-    for reader in (program.members[name] for name in shared if program.members[name].pure):
-        own = _own_axes(reader, axes[reader.name])
-        for access in dict.fromkeys(reader.accesses()):
-            source = program.members.get(access.func)
-            along = [own.get(name, "") for name in names_of(access)]
-            if source is None or computes(source, program) or source.types[0].bits != 16:
-                continue
-            if along[0] == _KEYS and along.count(queries) == along.count(_KEYS) == 1:
-                found.append((access.func, reader.name, along.index(queries)))
-    return tuple(found)
-
-
-def _own_axes(member: Member, axes: tuple[str, ...]) -> dict[str, str]:
-    """By the variables of a Func."""
-    found = dict(zip(member.args, axes, strict=True))
-    return found | {r.name: _KEYS for s in member.stages for r in s.reduced}
 
 
 def _operands(member: Member, program: Program) -> list[tuple[Access, Access]]:

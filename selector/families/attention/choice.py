@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from selector.families.attention.cost import estimate
-from selector.families.attention.space import space, usual
+from selector.families.attention.space import in_rows, space, usual
 from selector.families.attention.tiling import Shape, Tiling
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
@@ -26,6 +27,17 @@ def pick(shape: Shape, machine: Machine, *, parts: bool = True) -> Tiling | None
     ``parts``: whether the algorithm has parts of the keys, if that is best.
     """
     return _picked(shape, machine.name, parts)
+
+
+def together(shape: Shape, sharing: int, machine: Machine) -> list[Tiling]:
+    """The best of those in which ``sharing`` heads with the same keys are rows of one, if it is
+    better than each head by itself.
+    """
+    rows = replace(shape, heads=-(-shape.heads // sharing), queries=shape.queries * sharing)
+    found = [(estimate(t, rows, machine).microseconds, t) for t in in_rows(rows, sharing, machine)]
+    alone = ranked(shape, machine)
+    best = min(found, key=lambda pair: pair[0], default=None)
+    return [best[1]] if best is not None and alone and best[0] < WORTH * alone[0][0] else []
 
 
 @lru_cache(maxsize=4096)

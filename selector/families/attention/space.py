@@ -37,10 +37,24 @@ def space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     """All for warpgroups that compile for the machine's target, each once, with parts of the keys
     where there are few tiles; none where it has none.
     """
-    for tiling in _whole(shape, find_target(machine.target)):
+    for tiling in _best_masked([*_whole(shape, find_target(machine.target))], shape):
         yield tiling
         if not (tiling.persistent or shape.causal or shape.matrices):
             yield from _parted(tiling, shape, machine)
+
+
+def _best_masked(tilings: Sequence[Tiling], shape: Shape) -> Sequence[Tiling]:
+    """Those that leave out the blocks that a mask does, if there are any."""
+    return [t for t in tilings if t.leaves_out(shape)] or tilings
+
+
+def in_rows(shape: Shape, sharing: int, machine: Machine) -> Iterator[Tiling]:
+    """Those of heads that are rows, in parts of the keys or in one."""
+    for t in _whole(shape, find_target(machine.target)):
+        if not t.persistent:
+            every = replace(t, part=-(-shape.keys // t.keys) * t.keys)
+            for found in (*_parted(t, shape, machine), every):
+                yield replace(found, sharing=sharing)
 
 
 def _parted(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:

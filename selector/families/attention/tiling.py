@@ -18,7 +18,8 @@ class Shape:
     """Attention of ``heads`` times ``queries`` on ``keys``, of ``depth`` channels. ``causal``:
     query m has keys 0 ... m, or with a ``window`` the last so many of these. ``matrices``: arrays
     of keys and queries that a score reads. ``fixed``: the number of keys is a constant of the
-    program, so that a loop over them has to have two turns.
+    program, so that a loop over them has to have two turns. ``blocks``: of so many keys and queries
+    one number says whether they count (0: there is none such).
     """
 
     heads: int
@@ -29,6 +30,7 @@ class Shape:
     window: int = 0
     matrices: int = 0
     fixed: bool = False
+    blocks: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Tiling:
     values so many ``channels``. ``persistent``: blocks stay on a multiprocessor, that many.
     ``heads_first``: blocks are numbered along the heads first, then along the queries, where these
     differ in what there is to do. ``part``: keys of a block, where another kernel joins what the
-    blocks of a tile have found (0: all).
+    blocks of a tile have found (0: all). ``sharing``: so many heads with the same keys are rows of
+    one, in parts.
     """
 
     units: int = 4
@@ -51,6 +54,7 @@ class Tiling:
     persistent: int = 0
     heads_first: bool = False
     part: int = 0
+    sharing: int = 1
 
     def parts(self, keys: int) -> int:
         """Of so many keys."""
@@ -67,6 +71,11 @@ class Tiling:
     def block(self) -> int:
         """Queries of a block."""
         return self.units * self.rows
+
+    def leaves_out(self, shape: Shape) -> bool:
+        """Whether one number says if a block has a run of keys."""
+        keys, queries = shape.blocks
+        return keys % self.keys == queries % self.block == 0
 
     @property
     def columns(self) -> int:
@@ -92,6 +101,7 @@ class Tiling:
         stays = f"-persistent{self.persistent}" if self.persistent else ""
         order = "-heads" if self.heads_first else ""
         part = f"-part{self.part}" if self.part else ""
+        part += f"-shared{self.sharing}" if self.sharing > 1 else ""
         return f"{self.units}{unit}{self.rows}-k{self.keys}-s{self.stages}{stays}{order}{part}"
 
 

@@ -112,6 +112,7 @@ class AheadRing(GroupRing):
     def _split(self) -> Split | None:
         block, names = self.context.block, frozenset(a.name for a in self.staged)
         alone = block.cluster == block.teams == 1 and block.warps == GROUPS
+        alone = alone and self.counts is None  # the next one is the next number
         if not alone or self.stages < 2 or not self._trailing():
             return None
         found = split_of(self.consumers, names, self.loop.name)

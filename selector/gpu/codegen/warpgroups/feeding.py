@@ -14,13 +14,16 @@ from dataclasses import replace
 
 from selector.gpu.codegen.copies.forms import Shifting, write_copy
 from selector.gpu.codegen.copies.recognise import Copy, copy_of
+from selector.gpu.codegen.emitter import Emitter
 from selector.gpu.codegen.pipelines.rings import Ring
 from selector.gpu.codegen.units import Unit, group_unit
 from selector.gpu.codegen.warpgroups.boxes import READY, Boxes, boxes_of
 from selector.gpu.codegen.warpgroups.clusters import EARLY_SLOTS, Sharing, ask
+from selector.gpu.codegen.warpgroups.iterations import only_if
 from selector.gpu.codegen.warpgroups.shifted_copies import TOGETHER
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
+    Number,
     at_least,
     chosen,
     flag,
@@ -30,8 +33,10 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Commit, Drain, Leave, Let
 from selector.gpu.passes.budget_registers import equal_share
-from selector.ir.nodes import Call, Expr, IntImm
+from selector.ir.contents import loaded
+from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, Stmt
 from selector.ir.types import INT32
+from selector.lowering.normalize import sequence
 
 ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one iteration to the next
 
@@ -48,12 +53,25 @@ class FedRing(Ring):
     chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
     boxes: list[Boxes] | None = None
     few = False  # registers of the group that feeds
+    leaves_out = True  # only iterations that count have a slot
+    counts: Expr | None = None  # what has to hold for one to count
     early = False  # the first slots are asked for before the block has met
     sharing: Sharing | None = None
+
+    def __init__(
+        self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
+    ) -> None:
+        super().__init__(emitter, loop, body, staged)
+        alone = self.context.block.cluster == self.context.block.teams == 1
+        found = only_if(self.consumers) if alone and self.leaves_out else None
+        if found is not None and not loaded(found.condition) & emitter.exchanged:  # all know it
+            self.counts, self.consumers = found.condition, list(sequence(found.then))
 
     @property
     def _early_slots(self) -> int:
         """How many slots are asked for before the block has met."""
+        if self.counts is not None:
+            return 0
         return self.stages if self.sharing is None else min(self.stages, EARLY_SLOTS)
 
     def _boxes(self) -> list[Boxes] | None:
@@ -150,12 +168,23 @@ class FedRing(Ring):
         return {x.name for x in loops if isinstance(x.min, IntImm) and x.min.value >= 0}
 
     @contextmanager
+    def _turns(self, skip: Number = 0) -> Generator[None]:
+        """The iterations that count, but those of the first ``skip``."""
+        w = self.context.writer
+        with self.emitter.loop_head(self.loop, skip):
+            if self.counts is None:
+                yield
+                return
+            with w.when(self.context.condition(self.counts)):
+                yield
+
+    @contextmanager
     def _slots(self, *, early: bool = False) -> Generator[None]:
         """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
         w = self.context.writer
         round_, slot = divmod(self._early_slots if early else 0, self.stages)
         self.pipeline.begin(number(slot), number(round_))
-        with self.emitter.loop_head(self.loop, self._early_slots if early else 0):
+        with self._turns(self._early_slots if early else 0):
             with nullcontext() if round_ else w.when(flag("round")):
                 self.pipeline.acquire()
             self._point("slot")

@@ -39,6 +39,15 @@ def only_region(consumers: list[Stmt]) -> tuple[list[tuple[str, int]], Stmt]:
             return [], Block(())
 
 
+def only_if(consumers: list[Stmt]) -> IfThenElse | None:
+    """The condition that an iteration is nothing else than."""
+    match consumers:
+        case [IfThenElse(otherwise=None) as found]:
+            return found
+        case _:
+            return None
+
+
 def _products(stmts: Iterable[Stmt]) -> list[Accumulate | None]:
     return [as_accumulate(x) if isinstance(x, Store) else None for x in stmts]
 

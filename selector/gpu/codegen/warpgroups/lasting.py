@@ -152,7 +152,7 @@ class LastingRing(AheadRing):
             if found is not None:
                 self.tiles = replace(found, differ=self.turns.differing(found.stmts))
         self._share(alone=True)
-        if self.early:
+        if self.early and self._early_slots:
             note = "slots that are asked for before the block has met"
             w.add(State("int", (EARLY,), (number(0),), note))
         self._make()
@@ -262,7 +262,8 @@ class LastingRing(AheadRing):
         self._tiles_read()
 
     def _tiles_read(self) -> None:
-        if self.tiles and read_first(self.consumers, self.tiles.names):
+        known = self.counts is None  # which iteration is the last one
+        if self.tiles and known and read_first(self.consumers, self.tiles.names):
             self.tiles_read = True
             self.tiles.release(equal(self.variable, minus(self.stop, 1)))
 
@@ -282,6 +283,8 @@ class LastingRing(AheadRing):
             self.turns.first()
             if self.tiles:
                 self.tiles.ask()
+            if not self._early_slots:
+                return
             with w.loop(EARLY, None, number(self._early_slots), "rolled"):
                 at = (plus(self.low, EARLY), number(EARLY))
                 w.add(Let("int", (self.variable, "slot"), at))
@@ -292,8 +295,9 @@ class LastingRing(AheadRing):
     @contextmanager
     def _slots(self, *, early: bool = False) -> Generator[None]:
         w = self.context.writer
-        first = number(EARLY if early else 0)
-        if early:
+        begun = early and self._early_slots > 0
+        first = number(EARLY if begun else 0)
+        if begun:
             self.pipeline.begin(remainder(first, self.stages), quotient(first, self.stages))
         else:
             self.pipeline.begin()
@@ -302,12 +306,12 @@ class LastingRing(AheadRing):
         with self.turns.each(lets=True):
             if self.tiles:
                 self.tiles.feed(engine=early)
-            with self.emitter.loop_head(self.loop, first):
+            with self._turns(first):
                 with w.when(flag("round")):
                     self.pipeline.acquire()
                 self._point("slot")
                 yield
-            if early:
+            if begun:
                 w.add(Assign(EARLY, number(0)))
 
 

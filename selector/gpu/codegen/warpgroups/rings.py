@@ -90,7 +90,8 @@ class GroupRing(FedRing):
         w, c = self.context.writer, self.context
         self._share(alone=alone)
         names = {a.name for a in self.staged}
-        self.early = self.boxes is not None and not names & (unit.read | unit.written)
+        early = self._early_slots and not names & (unit.read | unit.written)
+        self.early = self.boxes is not None and bool(early)
         self._make()
         if c.block.cluster == 1 or unit.written or unit.copying or unit.panels:
             unit.wait(w)  # for the barriers, and what the loop reads besides its copies
@@ -233,7 +234,7 @@ class GroupRing(FedRing):
         self.stores = stores and self.boxes is not None and self._room_for_results()
         before = dict(self.emitter.tiles.regions.known)
         self._prepare_fills(set())
-        with self.emitter.loop_head(self.loop):
+        with self._turns():
             yield
         self.emitter.tiles.regions.known = before
         if self.stores:
@@ -312,6 +313,7 @@ class SelfFedRing(GroupRing):
     """One such loop."""
 
     chunks_in_flight = 1  # beside the accumulators
+    leaves_out = False  # who multiplies fills slots ahead, whatever comes of them
 
     def _write(self, unit: Unit, groups: Unit, *, alone: bool) -> None:
         w = self.context.writer

@@ -51,6 +51,8 @@ class TensorRing(LastingRing):
     takes out; else all iterations add to one run's.
     """
 
+    leaves_out = False  # who takes sums out waits for those of all iterations
+
     def __init__(
         self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate], turns: Turns
     ) -> None:

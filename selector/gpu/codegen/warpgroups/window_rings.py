@@ -63,7 +63,8 @@ class WindowRing(AheadRing):
     def _only_copy(self) -> Copy | None:
         """The one producer, where it is rows that the copy engine takes, one pitch apart."""
         c = self.context
-        if len(self.staged) != 1 or len(self.producers) != 1 or not self._readers():
+        one = len(self.staged) == len(self.producers) == 1 and self.counts is None
+        if not one or not self._readers():
             return None
         windows = c.layouts.windows.get(self.staged[0].name)
         copy = copy_of(self.producers[0], c)

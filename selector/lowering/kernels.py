@@ -31,6 +31,7 @@ from selector.ir.nodes import (
     IfThenElse,
     IntImm,
     LetStmt,
+    Memory,
     Not,
     Select,
     Stmt,
@@ -310,10 +311,11 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
                 f"`{x.name}` lies inside other statements",
                 "reorder the block loops outermost",
             )
-    if GridKind.PERSISTENT in kinds:
+    memories = {x.memory for x in walk_stmt(body) if isinstance(x, Allocate)}
+    if GridKind.PERSISTENT in kinds or Memory.WGMMA_ACCUMULATOR in memories:
         body = one_turn(body)
-        if GridKind.CLUSTER not in kinds:
-            grid, body = _apart(grid, body)
+    if GridKind.PERSISTENT in kinds and GridKind.CLUSTER not in kinds:
+        grid, body = _apart(grid, body)
     name = s.name.split(".")[0]
     body, row = joined_rows(roll_stages(body, (loop.name for loop in grid)))
     resident, cluster = 0, 1

@@ -22,8 +22,16 @@ from selector.ir.nodes import (
     Stmt,
     Store,
 )
-from selector.ir.simplify import add, simplify
-from selector.ir.traverse import free_vars, map_stmt, stmt_exprs, substitute_stmt, walk_stmt
+from selector.ir.simplify import add, as_conjunction, simplify
+from selector.ir.traverse import (
+    change_expr,
+    change_stmts,
+    free_vars,
+    map_stmt,
+    stmt_exprs,
+    substitute_stmt,
+    walk_stmt,
+)
 
 LARGEST_UNROLL = 64
 PRODUCTS = ("mma.", "wmma.", "wgmma.", "tcgen05.")  # on a GPU
@@ -55,9 +63,20 @@ def holds_tensor(s: Stmt) -> bool:
 
 def normalize(s: Stmt) -> Stmt:
     """The body ready for emission; its meaning is unchanged."""
-    s = inline_lets(s)
+    s = change_stmts(inline_lets(s), _apart)
     s = _unroll_register_loops(s, frozenset(_accumulators(s)))
     return gather_accumulates(flatten(s))
+
+
+def _apart(s: Stmt) -> Stmt | None:
+    """A store with a condition for each coordinate: where an array is as high as it is wide, Halide
+    has one for the larger of two.
+    """
+    match s:
+        case Store(predicate=predicate) if predicate is not None:
+            return replace(s, predicate=change_expr(predicate, as_conjunction))
+        case _:
+            return None
 
 
 def _accumulators(s: Stmt) -> list[str]:

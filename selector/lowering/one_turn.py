@@ -7,7 +7,8 @@
                                                }
 
 Halide leaves out a loop whose one turn it knows. A ring of copies belongs to a loop all the same:
-what fills it ahead may be the next tile of a block that stays.
+what fills it ahead may be the next tile of a block that stays, and the group that feeds warpgroups
+has the copy engine bring the one turn while they fetch what their results are made of.
 """
 
 from __future__ import annotations

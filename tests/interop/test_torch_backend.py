@@ -273,6 +273,19 @@ def test_a_strided_layer_is_taken_but_not_to_copy_few_pixels(folder: Path, chann
     assert region.taken or "it is too short to have its image copied" in str(region)
 
 
+def test_filters_of_one_tap_are_read_as_they_lie(folder: Path) -> None:
+    """Their channels lie side by side, whichever order torch says their axes have."""
+    model = nn.Conv2d(64, 32, 1, stride=2).eval().half().to(memory_format=torch.channels_last)
+    x = torch.randn(1, 64, 18, 18).half().to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        near(compiled(model, folder)(x), model.float()(x.float()), TOLERANCE[F16])
+    (region,) = reports()[0].taken
+    assert region.graph is not None
+    kernel = store.found(region.graph.key).kernel
+    assert kernel is not None
+    assert [launch.entry for launch in kernel.plan.launches] == ["kernel_out0"]
+
+
 def test_the_report(folder: Path) -> None:
     model, x = Perceptron().eval().half(), torch.randn(33, 24).half()
     with torch.no_grad():

@@ -16,7 +16,7 @@ from verified import EMULATED
 
 import halide_bridge as hb
 from selector.gpu.codegen.program import emit_kernels
-from selector.gpu.ir.memory import Array
+from selector.gpu.ir.memory import Array, EngineStore
 from selector.gpu.ir.nodes import Body, For, If, Kernel, Leave, Node, walk
 from selector.gpu.ir.products import Mma
 from selector.gpu.passes import Trace
@@ -33,6 +33,8 @@ n, m = hl.Var("n"), hl.Var("m")
 Size = tuple[int, int, int]  # rows, columns, depth
 SMALL: Size = (1024, 512, 128)
 MANY: Size = (25088, 256, 64)  # tiles, of blocks that stay
+ONE_TURN: Size = (3136, 256, 64)  # of blocks that do not
+WIDE: Size = (1576, 768, 768)  # blocks of 160 columns, five strips
 
 
 def added(size: Size, about: Size) -> Any:
@@ -71,12 +73,21 @@ def order(kernel: Kernel) -> Iterator[str]:
                 pass
 
 
-@pytest.mark.parametrize("about", [SMALL, MANY, (1568, 1024, 256)])
+@pytest.mark.parametrize("about", [SMALL, MANY, ONE_TURN, (1568, 1024, 256)])
 def test_fetches_come_before_products(about: Size) -> None:
     written, early = kernels_of(added(about, about))
     assert list(order(written))[-1] == "fetch"
     assert next(order(early)) == "fetch"
     assert sorted(order(written)) == sorted(order(early))
+
+
+def test_strips_leave_by_boxes_of_one_size() -> None:
+    """Of 64 x 160 all five strips of 32 columns do; what they read comes before the products."""
+    _, early = kernels_of(added(WIDE, WIDE))
+    assert [*order(early)].count("fetch") == 5
+    assert next(order(early)) == "fetch"
+    assert [*order(early)][-1] == "product"
+    assert sum(isinstance(x, EngineStore) for x in walk(early.body)) == 5
 
 
 def test_without_registers_all_stays() -> None:
@@ -115,10 +126,13 @@ def test_threads_that_do_not_multiply_do_not_store_what_nobody_fetched() -> None
 @EMULATED
 @pytest.mark.parametrize(
     ("size", "about"),
-    [((150, 256, 64), MANY), ((70, 75, 64), MANY), ((150, 264, 200), SMALL)],
-)
+    [
+        ((150, 256, 64), MANY), ((70, 75, 64), MANY), ((150, 264, 200), SMALL),
+        ((150, 256, 64), ONE_TURN), ((70, 75, 64), ONE_TURN), ((150, 264, 200), WIDE),
+    ],
+)  # fmt: skip
 def test_right_with_one_turn_and_several(size: Size, about: Size) -> None:
-    """Blocks that stay have a ring though 64 are one turn."""
+    """There is a ring though 64 are one turn."""
     rows, columns, depth = size
     random = np.random.default_rng(7)
     shapes = {"a": (rows, depth), "b": (columns, depth), "rest": (rows, columns)}
@@ -137,8 +151,9 @@ def test_right_with_one_turn_and_several(size: Size, about: Size) -> None:
         assert error <= 1e-3 * np.linalg.norm(wanted)
 
 
-def test_blocks_that_stay_with_one_turn_have_a_ring() -> None:
-    written, _ = kernels_of(added(MANY, MANY))
+@pytest.mark.parametrize("about", [MANY, ONE_TURN])
+def test_groups_with_one_turn_have_a_ring(about: Size) -> None:
+    written, _ = kernels_of(added(about, about))
     assert any(isinstance(x, For) and x.var.endswith("_turn") for x in walk(written.body))
 
 

@@ -158,3 +158,9 @@ def test_accumulators_one_after_the_other_are_computed_together():
 def test_a_fill_that_reads_an_accumulator_waits_for_it():
     reads = "(float32x256)tile.read(one[ramp(0, 1, 256)])"
     assert order_of_stores(reads) == ["one", "one", "two", "two", "out"]
+
+
+def test_a_store_has_a_condition_for_each_coordinate() -> None:
+    """Of what is as high as it is wide Halide bounds the larger one."""
+    text = "for (i, 0, 9) {\n for (j, 0, 9) {\n  out[i*9 + j] = 1.0f if max(i, j) < 7\n }\n}"
+    assert "if (i < 7) && (j < 7)" in print_stmt(normalize(body(text)))

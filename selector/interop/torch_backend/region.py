@@ -23,6 +23,7 @@ from selector.interop.torch_backend.read import (
     checked,
     encoded,
     hint,
+    lies,
     memory_order,
     operator_name,
 )
@@ -132,7 +133,7 @@ class Region:
         if node in self._part.flat:
             full = sizes(source) == sizes(node)
             return Input(source, tuple(range(value.dim())), "rows" if full else "last")
-        order = tuple(range(value.dim())) if self.attends else memory_order(value)
+        order = tuple(range(value.dim())) if self.attends else _order(source, node)
         same = [d for d in order if hint(value.shape[d]) > 1 and hint(value.stride(d)) == 0]
         order = tuple(d for d in order if d not in same)
         strides = [hint(value.stride(d)) for d in order if hint(value.shape[d]) != 1]
@@ -236,6 +237,18 @@ class Region:
 
 def is_flat(node: Any) -> bool:
     return family(operator_name(node.target)) in FLAT
+
+
+def _order(source: Any, node: Any) -> tuple[int, ...]:
+    """The axes of what a node reads, as they lie in memory. Filters of one tap lie in many orders:
+    in that which has their channels innermost, as a tensor unit reads them.
+    """
+    value = _value(source)
+    if family(operator_name(node.target)) == "aten.convolution" and source is node.args[1]:
+        inner, transposed = _innermost(value.dim()), node.args[6]
+        if hint(value.shape[1]) > 1 and not transposed and lies(value, inner):
+            return inner
+    return memory_order(value)
 
 
 def _innermost(rank: int) -> tuple[int, ...]:

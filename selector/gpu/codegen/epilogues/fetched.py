@@ -2,11 +2,14 @@
 column or each row. A lane loads all that it needs of a block before it computes the first element,
 each number once.
 
-Two neighbours of a row come at once, without a question, where the block lies inside the array and
-its rows begin at multiples of two elements; else they come one by one, 0 outside.
+Two neighbours of a row come at once where rows begin at multiples of two elements: without a
+question where the block lies inside the array, each pair with its own where that ends, if rows end
+at such multiples, too; else they come one by one. Outside is 0.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
@@ -14,14 +17,24 @@ from selector.gpu.codegen.epilogues.elements import COLUMN, ROW, ElementScalar
 from selector.gpu.codegen.epilogues.places import tiles_of
 from selector.gpu.codegen.epilogues.regions import LANE_PAIR, LANE_ROW, Element
 from selector.gpu.codegen.scalars.storage import c_type
-from selector.gpu.ir.expressions import FALSE, all_of, behind, element, number, pointer
+from selector.gpu.ir.expressions import (
+    FALSE,
+    behind,
+    element,
+    equal,
+    masked,
+    number,
+    pointer,
+)
 from selector.gpu.ir.lane_maps import PAIRS
-from selector.gpu.ir.memory import Array, LoadVector, Point
+from selector.gpu.ir.memory import Array, LoadVector, Point, Store
+from selector.gpu.ir.nodes import If
 from selector.gpu.ir.views import View
 from selector.gpu.passes.budget_registers import MOST_BOUND, OTHERS, equal_share
 from selector.ir.affine import Affine, carry, split_by_strides, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import Call, Compare, CompareOp, Dim, Expr, IntImm, Load, Var
+from selector.ir.simplify import literal
 from selector.lowering.predicates import TRUE, conjunction, every, holds_everywhere
 
 
@@ -101,19 +114,37 @@ def _write(leaf: FetchedElement, elements: list[Element], scalar: ElementScalar)
     context, load = scalar.context, leaf.load
     w, size = context.writer, load.type.bytes
     w.add(Array(leaf.name, c_type(load.type), len(elements), 2 * size if leaf.across else 0))
-    together = _together(leaf, scalar)
-    if together is None:
+    pairs = _pairs(leaf, scalar)
+    if pairs is None:
         _one_by_one(leaf, elements, scalar)
         return
-    with w.when(together) if together != TRUE else w.block():
+    with w.when(every((context.scalar.legal(pairs.whole), pairs.aligned))):
         _in_pairs(leaf, elements, scalar)
-    if together != TRUE:
+    with w.otherwise():
+        if pairs.whole == TRUE or pairs.even is None:
+            _one_by_one(leaf, elements, scalar)
+            return
+        with w.when(every((pairs.even, pairs.aligned))):
+            _in_pairs(leaf, elements, scalar, pairs.inside)
         with w.otherwise():
             _one_by_one(leaf, elements, scalar)
 
 
-def _together(leaf: FetchedElement, scalar: ElementScalar) -> Expr | None:
-    """The uniform condition for loading two neighbours at once; None if never."""
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """When two neighbours may be loaded at once: the array is ``aligned``, and all of a tile lie in
+    it (``whole``), or its rows are ``even``, so that both of a pair are ``inside`` or none (None:
+    they never are). All but ``inside`` are uniform.
+    """
+
+    aligned: Expr
+    whole: Expr
+    inside: Expr
+    even: Expr | None
+
+
+def _pairs(leaf: FetchedElement, scalar: ElementScalar) -> _Pairs | None:
+    """None if never."""
     context, load = scalar.context, leaf.load
     param, region = context.storages[load.buffer].param, scalar.region
     coordinates = None if param is None else split_by_strides(load.index, param.dims)
@@ -122,12 +153,28 @@ def _together(leaf: FetchedElement, scalar: ElementScalar) -> Expr | None:
     rest, down = _first(load, scalar)
     if not context.is_multiple(rest + down * LANE_ROW, 2, load.buffer):
         return None
-    inside = every(map(_within, carry(coordinates, param.dims), param.dims))
+    coordinates = carry(coordinates, param.dims)
+    inside = every(map(_within, coordinates, param.dims))
     whole = holds_everywhere(inside, {COLUMN: region.n, ROW: region.m})
     aligned = context.aligned_flag(load.buffer, 2)
     if whole is None or aligned == FALSE:
         return None
-    return all_of((None if whole == TRUE else context.scalar.legal(whole), aligned))
+    return _Pairs(aligned, whole, inside, _even(coordinates, param.dims, scalar))
+
+
+def _even(coordinates: Sequence[Expr], dims: Sequence[Dim], scalar: ElementScalar) -> Expr | None:
+    """Whether rows end, and pairs begin, at multiples of two."""
+    along = ROW if scalar.region.swapped else COLUMN
+    found = [(to_affine(c), d) for c, d in zip(coordinates, dims, strict=True)]
+    found = [(c, d) for c, d in found if c.mentions(along.name)]
+    if len(found) != 1:
+        return None
+    ((place, dim),) = found
+    if place.coefficient(along).constant != 1 or any(c % 2 for _, c in place.rest(along)):
+        return None
+    if isinstance(dim.extent, IntImm):
+        return None if dim.extent.value % 2 else TRUE
+    return equal(masked(scalar.context.number(dim.extent), 1), 0)
 
 
 def _within(coordinate: Expr, dim: Dim) -> Expr:
@@ -142,8 +189,13 @@ def _first(load: Load, scalar: ElementScalar) -> tuple[Affine, Affine]:
     return index.rest(ROW).rest(COLUMN), down
 
 
-def _in_pairs(leaf: FetchedElement, elements: list[Element], scalar: ElementScalar) -> None:
-    """By a pointer for each of a lane's rows."""
+def _in_pairs(
+    leaf: FetchedElement,
+    elements: list[Element],
+    scalar: ElementScalar,
+    inside: Expr | None = None,
+) -> None:
+    """By a pointer for each of a lane's rows; zeros where they are not ``inside``."""
     context, load, pointers = scalar.context, leaf.load, dict[int, str]()
     storage, (rest, step) = context.storages[load.buffer], _first(load, scalar)
     for n, at in enumerate(elements[::2]):
@@ -157,7 +209,13 @@ def _in_pairs(leaf: FetchedElement, elements: list[Element], scalar: ElementScal
             context.writer.add(Point(pointers[down], f"const {c_type(load.type)}", place))
         source = behind(pointer(pointers[down]), number(across) if across else None)
         to = pointer(leaf.name), number(2 * n)
-        context.writer.add(LoadVector(*to, source, 2 * load.type.bytes))
+        loaded = LoadVector(*to, source, 2 * load.type.bytes)
+        if inside is None:
+            context.writer.add(loaded)
+            continue
+        pair = (element(load.type, pointer(leaf.name), 2 * n + i) for i in range(2))
+        zeros = tuple(Store(to, literal(0, load.type)) for to in pair)
+        context.writer.add(If(scalar.at(at).value(inside), (loaded,), zeros))
 
 
 def _one_by_one(leaf: FetchedElement, elements: list[Element], scalar: ElementScalar) -> None:

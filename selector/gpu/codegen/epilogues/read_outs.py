@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
+from itertools import takewhile
 
 from selector.diagnostics import EmitError
 from selector.gpu.codegen.context import KernelContext, slice_offset
@@ -155,17 +156,20 @@ class RegionCode:
         leave_rows(self.context)
 
     def _together(self, stores: list[Store]) -> tuple[int, BoxStore | None]:
-        """How many of them, from the first one on, leave as which box."""
+        """How many of them, from the first one on, leave as which box: as many as the others with
+        them leave in such boxes, too.
+        """
         staging, found = self.context.shared.staging, list[BoxStore]()
         best: tuple[int, BoxStore | None] = (1, None)
         if staging is None or staging.evenly:
             return best
-        for count, s in enumerate(stores, 1):
-            boxes = self.boxes(s) if s.buffer == stores[0].buffer else []
+        alike = [*takewhile(lambda s: s.buffer == stores[0].buffer, stores)]
+        for count, s in enumerate(alike, 1):
+            boxes = self.boxes(s)
             if len(boxes) != 1:
                 break
             found += boxes
-            wide = merged(found) if count > 1 else None
+            wide = merged(found) if count > 1 and len(alike) % count == 0 else None
             if wide is not None and takes([wide], self.context):
                 best = (count, wide)
             if sum(b.row_bytes for b in found) >= max(WIDTHS):

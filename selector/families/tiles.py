@@ -21,7 +21,7 @@ REGISTERS = 8
 MOST_LANES = 65535  # of a vector of Halide's
 SUMS = ((2, 2), (1, 4), (4, 1), (1, 2), (2, 1), (1, 1))
 """Tile registers of sums along m and n that leave room for operands."""
-BLOCKS = (1, 2, 4, 8, 16, 32)
+BLOCKS = (1, 2, 4, 8, 16)
 """Steps down, and along, a block of C."""
 
 

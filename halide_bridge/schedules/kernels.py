@@ -198,7 +198,14 @@ def along_dims(
     about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
     turn = turn_of(body, member.args[0], extents[0]) if lanes > 1 else 0
     length = extents[lead] if parallel else None
+    if alone and serial and _is_vector(extents[0], member.types[0].bytes):
+        func.vectorize(serial[0])
     return spread(script, func, parallel, serial, rows, lanes, about, turn, length)
+
+
+def _is_vector(extent: int | None, bytes_: int) -> bool:
+    """Whether the elements of a short dimension are loaded and stored at once, a pixel's say."""
+    return extent is not None and extent in (2, 4, 8) and extent * bytes_ <= VECTOR
 
 
 def aligned(func: Recorded, x: Any, elements: int) -> None:

@@ -34,7 +34,7 @@ from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product, starts_at_zero
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.resampling import Resampling, resampling_of
-from halide_bridge.schedules.recognise.reuse import reuse_of
+from halide_bridge.schedules.recognise.reuse import place_windows_apart, reuse_of
 from halide_bridge.schedules.recognise.rows import associative, chooses
 from halide_bridge.schedules.recognise.windows import Window, reads_pixels
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -70,6 +70,7 @@ class Scheduling:
         }  # fmt: skip
         self.sweeps = Sweeps(self.script, placement, plan.known, frozenset(tiled), over)
         place_inner_sums(placement, plan.apart | plan.stored | plan.tensor.keys())
+        place_windows_apart(placement)
         for member in program:
             reader = placement.reader.get(member.name)
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):

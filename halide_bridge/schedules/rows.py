@@ -27,6 +27,7 @@ SINGLE = 4  # elements where they do not
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
 EACH, BLOCKS = 512, 8  # threads of each of the blocks that have a row together; those blocks
 UNKNOWN = 128  # threads of a row of which the length is not known
+MEET = 128  # threads of a block of rows, all of which wait where those of one row meet
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def by_blocks(
     """A kernel whose blocks compute rows of ``reader``, and ``parts`` at them. ``args``: of the
     rows, ``inner``: those along a row, ``lanes`` neighbours by a thread at once.
     """
-    rows = max(1, LINE // threads)
+    rows = max(1, MEET // threads)
     y, *outer = args
     yo, yi, xo, xi = script.variables("yo", "yi", "xo", "xi")
     reader.compute_root().split(y, yo, yi, rows)

@@ -43,6 +43,7 @@ from selector.ir.traverse import map_stmt, substitute, substitute_stmt, walk_exp
 from selector.ir.types import Type
 from selector.lowering.apart import apart
 from selector.lowering.forwarded import forward
+from selector.lowering.interiors import copy_insides
 from selector.lowering.joined_kernels import join_kernels
 from selector.lowering.joined_rows import joined_rows
 from selector.lowering.joined_sweeps import join_sweeps
@@ -334,7 +335,7 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
             )
         else:
             body, resident = whole or kept_rows(body, row)
-    body, own = own_parts(body)
+    body, own = own_parts(copy_insides(body))
     known = {n: e for loop in grid for n, e in _equal(loop.extent).items()}
     name = f"{name}_{number}" if number else name
     return Kernel(name, tuple(grid), body, own, resident, known, cluster)

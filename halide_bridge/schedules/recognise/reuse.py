@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from halide_bridge.schedules.recognise.facts import SMALL, Placement
+from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
 from halide_bridge.schedules.recognise.program import (
     Access,
     Member,
@@ -29,7 +29,7 @@ from selector.ir.nodes import Expr, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
 
 DIMENSIONS = 4  # of a result: two of a tile, two that Halide follows through the loop of blocks
-LEAST = 8  # terms of a sum that is worth a block of threads
+LEAST = 17  # terms of a sum that is worth a block of threads: a thread unrolls and keeps fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,18 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
         return None
     found = Reuse(tuple(inner), reduced, len(member.args), n)
     return None if found.terms is not None and found.terms < LEAST else found
+
+
+def place_windows_apart(found: Placement) -> None:
+    """Sums over windows of which a Func reads several have kernels of their own: a block of threads
+    computes a tile of one, and each thread would load all of the windows of several.
+    """
+    for reader in found.program:
+        mine = found.at_threads_of(reader)
+        for member in mine if len(mine) > 1 else ():
+            if reuse_of(member, found) is not None:
+                found.places[member.name] = Place.KERNEL
+                del found.reader[member.name]
 
 
 def of_some(member: Member) -> bool:

@@ -267,7 +267,7 @@ class KernelEmitter:
         own = self.kernel.own & (stored_names(body) | loaded_names(body))
         apart = frozenset[str]() if own else _apart(body, frozenset(name for name, _ in loops))
         self.threads.alone = {name: extent for name, extent in loops if name in apart}
-        if own or holds_row_join(body):  # one turn a thread
+        if own or holds_row_join(body) or total <= unit.size:  # one turn a thread
             every = total == unit.size
             with w.block() if every else w.when(less(unit.thread, total)):
                 w.add(Let("int", ("item",), (unit.thread,)))

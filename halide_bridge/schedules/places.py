@@ -70,7 +70,7 @@ class Scheduling:
         }  # fmt: skip
         self.sweeps = Sweeps(self.script, placement, plan.known, frozenset(tiled), over)
         place_inner_sums(placement, plan.apart | plan.stored | plan.tensor.keys())
-        place_windows_apart(placement)
+        place_windows_apart(placement, plan.tensor)
         for member in program:
             reader = placement.reader.get(member.name)
             if member.label in plan.tensor and reader and not self._tiled_alike(member, reader):

@@ -9,7 +9,7 @@ would load all of its own. Which dimensions that goes for follows from the varia
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -123,12 +123,13 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
     return None if found.terms is not None and found.terms < LEAST else found
 
 
-def place_windows_apart(found: Placement) -> None:
+def place_windows_apart(found: Placement, tensor: Container[str]) -> None:
     """Sums over windows of which a Func reads several have kernels of their own: a block of threads
-    computes a tile of one, and each thread would load all of the windows of several.
+    computes a tile of one, and each thread would load all of the windows of several. Those for
+    ``tensor`` units (labels) are none of these.
     """
     for reader in found.program:
-        mine = found.at_threads_of(reader)
+        mine = [m for m in found.at_threads_of(reader) if m.label not in tensor]
         for member in mine if len(mine) > 1 else ():
             if reuse_of(member, found) is not None:
                 found.places[member.name] = Place.KERNEL

@@ -44,6 +44,7 @@ def program_files() -> tuple[tuple[str, str], ...]:
 
 
 def _texts(folder: str, ending: str = ".egg") -> tuple[tuple[str, str], ...]:
+    """(file name, text) of what lies in this folder or one in it."""
     place = Path(__file__).parent / folder
     found = (f for f in place.iterdir() if f.name.endswith(ending))
     return tuple(

@@ -8,7 +8,7 @@
   mean, and in a file that starts Python every text that is a module's
   name. A test's file that starts Python may run anything: all packages have a say;
 - files and folders that paths are made of, ``ROOT / "docs" / name`` as ``docs``, from the file's
-  folder or one above it;
+  folder or one above it, and of ``Path(__file__).parent / name`` the file's folder;
 - the sources of the native module, and the versions that are installed (``ALWAYS``);
 - what ``pytest.mark.verified(...)`` names in the test file.
 
@@ -210,7 +210,9 @@ def _read(text: bytes) -> _Text:
                 continue
             case ast.BinOp(op=ast.Div()):
                 parts = _parts(node)
-                found.paths += _words(parts)
+                words = _words(parts)
+                found.paths += words
+                found.own_folder |= not words and _is_folder(parts[0])
                 waiting += [(part, inside) for part in parts]
                 continue
             case ast.Name() | ast.expr_context() | ast.operator() | ast.Constant():
@@ -249,6 +251,11 @@ def _parts(path: ast.expr) -> list[ast.expr]:
     if isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
         return [*_parts(path.left), path.right]
     return [path]
+
+
+def _is_folder(path: ast.expr) -> bool:
+    """Whether a path is that of the folder that a file lies in."""
+    return ast.unparse(path) in ("Path(__file__).parent", "Path(__file__).resolve().parent")
 
 
 def _words(parts: list[ast.expr]) -> list[str]:

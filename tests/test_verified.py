@@ -260,6 +260,11 @@ def test_what_is_read_unseen_is_a_failure(project: Project) -> None:
     assert "3 passed" in project(SELECTOR_NIGHTLY="1")[1]
 
 
+def test_rule_files_are_sources_of_what_selects() -> None:
+    """``rules`` lists its own folder, by a name that is no text."""
+    assert "rules/50_tiles.egg" in found_by_reading.sources("tests/codegen/test_corpus.py")
+
+
 @pytest.fixture
 def forget() -> Iterator[Callable[[], None]]:
     """Forgets what was read of files; afterwards what was read of another project."""

@@ -19,8 +19,12 @@ from verified import Verified
 import halide_bridge as hb
 from selector.eqsat.select import select
 from selector.gpu.codegen.program import emit_kernels
+from selector.gpu.ir.memory import Store
 from selector.gpu.ir.nodes import Kernel
 from selector.gpu.ir.text import print_kernels
+from selector.ir.nodes import Var
+from selector.ir.simplify import float_constant
+from selector.ir.traverse import walk_expr
 from selector.runtime.interpret import interpret_plan
 from selector.runtime.plan import Plan
 from selector.simulate import Simulated, simulate
@@ -114,6 +118,16 @@ def differs(one: Simulated, other: Simulated) -> bool:
     )
 
 
+def is_nobodys(node: Any, p: Program) -> bool:
+    """Whether it is a zero that a thread keeps in place of an element that an argument has not: of
+    a result that leaves for nowhere.
+    """
+    if not (isinstance(node, Store) and float_constant(node.value) == 0):
+        return False
+    names = {e.name.rstrip("_0123456789") for e in walk_expr(node.to) if isinstance(e, Var)}
+    return not names.isdisjoint(p.calls[0].inputs)
+
+
 def unseen(p: Program, every: int, seed: int) -> Iterator[str]:
     """Mistakes, of nodes that somebody comes to, that no call shows; each other one is an empty
     string.
@@ -126,7 +140,7 @@ def unseen(p: Program, every: int, seed: int) -> Iterator[str]:
     reached = frozenset[int]().union(*(found.reached for found in right))
     mutants = [
         m for m in data_mutants(p.kernels[-1])
-        if id(m[0]) in reached and (p.plan.name, m[1]) not in UNNEEDED
+        if id(m[0]) in reached and (p.plan.name, m[1]) not in UNNEEDED and not is_nobodys(m[0], p)
     ]  # fmt: skip
     for node, what, mutant in mutants[seed % min(every, len(mutants)) :: every]:
         calls = ((c, r) for c, r in zip(p.calls, right, strict=True) if id(node) in r.reached)

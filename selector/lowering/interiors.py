@@ -13,8 +13,9 @@ Most blocks of an image are inside. They copy 16 bytes at once, as if there were
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from selector.dataclass import dataclass
 from selector.ir.nodes import (
     Allocate,
     Binary,

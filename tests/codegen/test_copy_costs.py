@@ -199,7 +199,7 @@ def test_what_each_thread_unrolls_stays_unrolled() -> None:
     kernel, _ = compiled(
         lambda s: s.split(X, X, U, 32).reorder(U, X, Y).unroll(U).gpu_threads(X, Y), doubled
     )
-    _, _, loop = kernel.source.partition("for (int item")
+    _, _, loop = kernel.source.partition("const int item")
     assert loop.partition("stage[")[0].count("#pragma unroll\n") == 1
     assert loop.partition("}")[0].count("stage[") == 1
     generator = np.random.default_rng(0)

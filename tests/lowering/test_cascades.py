@@ -104,8 +104,9 @@ def test_few_threads_run_ahead() -> None:
     """About 120 steps, until both sections have forgotten, by 16 of 32 threads: each has 8."""
     _, *kernels = kernel_of(PAIRS).source.split("__global__")
     (fused,) = (part for part in kernels if "__restrict__ X" in part and "__restrict__ out" in part)
-    assert "item < 16;" in fused
-    assert all("item < 16;" not in part for part in kernels if part is not fused)
+    few = "if ((int)threadIdx.x < 16)"
+    assert few in fused
+    assert all(few not in part for part in kernels if part is not fused)
 
 
 def test_more_results_than_samples_are_computed_one_by_one() -> None:

@@ -78,7 +78,7 @@ def window_of_bytes() -> hl.Func:
 
 def every_second_window() -> hl.Func:
     a, b = image("a", 2), image("b", 1)
-    r = hl.RDom([(0, 8)], "r")
+    r = hl.RDom([(0, 24)], "r")
     return summed((x, y), a[2 * x + r, y] * b[r])
 
 
@@ -147,7 +147,7 @@ def of_distances(a: Any, b: Any) -> Any:
 
 
 def of_every_second(a: Any, b: Any) -> Any:
-    return windows_of(a, (8,))[:, ::2] @ b
+    return windows_of(a, (24,))[:, ::2] @ b
 
 
 def of_bank(a: Any, b: Any) -> Any:
@@ -170,7 +170,7 @@ FIRES: dict[str, tuple[Made, dict[str, tuple[int, ...]], Callable[..., Any]]] = 
     "window": (window, {"a": (41, 133), "b": (7, 7)}, of_window),
     "window_of_bytes": (window_of_bytes, {"a": (5, 9), "b": (7, 7)}, of_window),
     "any_window": (any_window, {"a": (70, 40), "b": (7, 7)}, of_window),
-    "every_second_window": (every_second_window, {"a": (9, 140), "b": (8,)}, of_every_second),
+    "every_second_window": (every_second_window, {"a": (9, 140), "b": (24,)}, of_every_second),
     "filter_bank": (filter_bank, {"a": (2, 300), "b": (6, 31)}, of_bank),
     "signal": (signal, {"a": (1100,), "b": (32,)}, of_signal),
     "layer": (layer, {"a": (2, 5, 9, 21), "b": (10, 5, 3, 3)}, of_layer),

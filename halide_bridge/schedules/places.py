@@ -55,9 +55,7 @@ class Scheduling:
 
     def __init__(self, program: Program, placement: Placement, plan: Plan) -> None:
         self.program, self.placement, self.plan = program, placement, plan
-        taken = {name for m in program for name in m.args}
-        taken |= {r.name for m in program for s in m.stages for r in s.reduced}
-        self.script = Script(taken)
+        self.script = Script(program.variables)
         self._lines: list[str] = []
         for member in program:
             if member.label in plan.apart:

@@ -29,7 +29,6 @@ from selector.ir.nodes import (
     IntImm,
     Load,
     Memory,
-    Not,
     Select,
     Stmt,
     Store,
@@ -39,13 +38,9 @@ from selector.ir.simplify import add, simplify
 from selector.ir.traverse import free_vars, map_expr, map_stmt, substitute, walk_expr, walk_stmt
 from selector.lowering.boundaries import inner_side
 from selector.lowering.normalize import holds_tensor
-from selector.lowering.predicates import every, holds_everywhere
+from selector.lowering.predicates import denied, every, holds_everywhere
 
 ZERO = IntImm(0)
-_OPPOSITE = {
-    CompareOp.LT: CompareOp.GE, CompareOp.GE: CompareOp.LT,
-    CompareOp.LE: CompareOp.GT, CompareOp.GT: CompareOp.LE,
-}  # fmt: skip
 
 
 def copy_insides(body: Stmt) -> Stmt:
@@ -129,7 +124,7 @@ class _Inside:
 
     def side(self, condition: Expr, a: Expr, b: Expr, wanted: Expr) -> Expr | None:
         """A side of a choice, where a condition without an ``or`` says that it is that one."""
-        needed = condition if wanted is a else opposite(condition)
+        needed = condition if wanted is a else denied(condition)
         if needed is None:
             return None
         self.conditions.append(needed)
@@ -137,20 +132,6 @@ class _Inside:
 
     def free(self, e: Expr) -> bool:
         return self.names.isdisjoint(free_vars(e))
-
-
-def opposite(condition: Expr) -> Expr | None:
-    """That a condition does not hold, as orderings of which all hold; None if none say so."""
-    match condition:
-        case Binary(BinaryOp.OR, a, b):
-            x, y = opposite(a), opposite(b)
-            return None if x is None or y is None else every((x, y))
-        case Compare(op, a, b) if op in _OPPOSITE:
-            return Compare(_OPPOSITE[op], a, b)
-        case Not(inner):
-            return inner
-        case _:
-            return None
 
 
 def _loads(e: Expr) -> bool:

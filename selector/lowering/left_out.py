@@ -25,8 +25,6 @@ from selector.ir.nodes import (
     Broadcast,
     Call,
     Cast,
-    Compare,
-    CompareOp,
     Expr,
     For,
     ForKind,
@@ -53,21 +51,13 @@ from selector.ir.traverse import (
 from selector.lowering.factors import makes_zero
 from selector.lowering.one_value import one_value
 from selector.lowering.online_forms import grows, multiple, terms_of
-from selector.lowering.predicates import every
+from selector.lowering.predicates import denied, every
 from selector.lowering.structure import stored_names
 
 Asked = frozenset[Expr]
 """Scalar conditions that all have to hold for anything to change."""
 
 _NONE = Asked()
-_OPPOSITE = {
-    CompareOp.EQ: CompareOp.NE,
-    CompareOp.NE: CompareOp.EQ,
-    CompareOp.LT: CompareOp.GE,
-    CompareOp.GE: CompareOp.LT,
-    CompareOp.LE: CompareOp.GT,
-    CompareOp.GT: CompareOp.LE,
-}
 _MASKS = bits_of(Select)
 
 
@@ -235,13 +225,8 @@ def _at(e: Expr, low: float) -> bool:
 
 def opposite(c: Expr) -> Expr:
     """The condition that holds where another does not."""
-    match c:
-        case Not(value):
-            return value
-        case Compare(op, a, b) if not a.type.is_float:
-            return Compare(_OPPOSITE[op], a, b)
-        case _:
-            return Not(c)
+    said = denied(c)
+    return Not(c) if said is None else said
 
 
 def _under(loop: For, asked: Asked) -> Stmt:

@@ -21,6 +21,7 @@ from selector.ir.nodes import (
     Expr,
     IntImm,
     Load,
+    Not,
     Ramp,
     ReduceOp,
     Stmt,
@@ -32,6 +33,14 @@ from selector.ir.traverse import free_vars, map_expr
 from selector.ir.types import BOOL, INT32
 
 TRUE = IntImm(1, BOOL)
+_OPPOSITE = {
+    CompareOp.EQ: CompareOp.NE,
+    CompareOp.NE: CompareOp.EQ,
+    CompareOp.LT: CompareOp.GE,
+    CompareOp.GE: CompareOp.LT,
+    CompareOp.LE: CompareOp.GT,
+    CompareOp.GT: CompareOp.LE,
+}
 
 
 def holds_everywhere(condition: Expr, digits: Mapping[Var, int]) -> Expr | None:
@@ -112,6 +121,22 @@ def conjunction(a: Expr, b: Expr) -> Expr:
 def every(tests: Iterable[Expr]) -> Expr:
     """The conjunction of some tests, which holds without any."""
     return reduce(conjunction, tests, TRUE)
+
+
+def denied(condition: Expr) -> Expr | None:
+    """That a condition does not hold, as conditions of which all hold; None if it cannot be said
+    so: of floats neither ordering may hold.
+    """
+    match condition:
+        case Not(inner):
+            return inner
+        case Binary(BinaryOp.OR, a, b):
+            x, y = denied(a), denied(b)
+            return None if x is None or y is None else conjunction(x, y)
+        case Compare(op, a, b) if not a.type.is_float:
+            return Compare(_OPPOSITE[op], a, b)
+        case _:
+            return None
 
 
 def _least(difference: Affine, digits: Mapping[Var, int]) -> Expr | None:

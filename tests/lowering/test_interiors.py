@@ -15,7 +15,7 @@ import pytest
 import halide_bridge as hb
 from selector.ir.nodes import IntImm, Not, Var
 from selector.ir.types import BOOL
-from selector.lowering.interiors import opposite
+from selector.lowering.predicates import denied
 
 EDGES = hl.BoundaryConditions
 X, Y = hl.Var("x"), hl.Var("y")
@@ -54,5 +54,5 @@ def test_sums_of_neighbours(name: str, kind: Any) -> None:
 
 
 def test_what_no_ordering_says_is_left() -> None:
-    assert opposite(Not(Var("c", BOOL))) == Var("c", BOOL)
-    assert opposite(IntImm(1, BOOL)) is None
+    assert denied(Not(Var("c", BOOL))) == Var("c", BOOL)
+    assert denied(IntImm(1, BOOL)) is None

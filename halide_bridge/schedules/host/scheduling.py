@@ -26,9 +26,7 @@ class HostScheduling:
 
     def __init__(self, program: Program, placement: Placement, plan: HostPlan) -> None:
         self.program, self.placement, self.plan = program, placement, plan
-        taken = {name for m in program for name in m.args}
-        taken |= {r.name for m in program for s in m.stages for r in s.reduced}
-        self.script = Script(taken)
+        self.script = Script(program.variables)
         self._lines: list[str] = []
         for name, reader in list(placement.reader.items()):
             if not self._fits(program.members[name], program.members[reader]):

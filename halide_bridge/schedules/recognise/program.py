@@ -121,6 +121,12 @@ class Program:
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members.values())
 
+    @property
+    def variables(self) -> set[str]:
+        """Names of all dimensions, and of what is reduced."""
+        reduced = {r.name for m in self for s in m.stages for r in s.reduced}
+        return reduced.union(*(m.args for m in self))
+
     def readers(self, member: Member) -> tuple[Member, ...]:
         """The other Funcs that read one."""
         return tuple(

@@ -76,8 +76,9 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     rounds = -(-blocks // together)
     leaving = 0.0
     if t.persistent:  # while the ring is filled, groups multiply and hand over results in turn
-        multiplying = max(multiplying, rounds * (own + fitted.store))
-        leaving = rounds * storing
+        working = _working(t, shape, machine, fitted)
+        multiplying = max(multiplying, rounds * (own + fitted.store + working))
+        leaving = rounds * (storing - working)
     else:
         waiting += (rounds - 1) * fitted.again / together
         last = storing if together == 1 else _storing(t, shape, machine, fitted, together)
@@ -219,14 +220,21 @@ def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together
     """
     elements = min(t.m, shape.m) * min(t.n, shape.n)
     size = SUM_BYTES if t.part else shape.result_bytes
+    store = fitted.store + _working(t, shape, machine, fitted)
     if t.swapped:
-        return fitted.store + together * fitted.scattered * elements / machine.megahertz
+        return store + together * fitted.scattered * elements / machine.megahertz
     boxes = t.unit == "group" and shape.n * size % 16 == 0
     sectors = elements * size / (32 if boxes or t.part else 16)
     clocks = fitted.sector * sectors
     if t.unit == "group":
         clocks += fitted.narrow * elements if t.vector_columns < STRIP else 0.0
-    return fitted.store + (clocks if boxes else together * clocks) / machine.megahertz
+    return store + (clocks if boxes else together * clocks) / machine.megahertz
+
+
+def _working(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
+    """What becomes of a block's sums, by its threads."""
+    operations = 0 if t.part else shape.operations
+    return fitted.operation * operations * t.accumulators / machine.megahertz
 
 
 def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:

@@ -149,7 +149,7 @@ def tile_of(
     """The best tile of a thread, with the microseconds that all take, if one can hold a tile."""
     extents = tuple(known.extent(member, d) for d in range(len(member.args)))
     shape = channels.Shape(
-        extents, found.windows, found.channel, found.group, found.bytes, found.side
+        extents, found.windows, found.channel, found.group, found.bytes, found.side, found.inside
     )
     ranks = channels.ranked(shape, machine)
     return (ranks[0][0] / machine.megahertz, ranks[0][1]) if ranks else None

@@ -264,6 +264,8 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     count = prod(phases)
     steps = tuple(step for d, step in enumerate(layer.steps) if d != layer.inner)
     reach = tuple(r for d, r in enumerate(layer.reach) if d != layer.inner)
+    if layer.backwards:  # boxes bring taps from the first on: one at a time
+        reach = (0,) * len(reach)
     rows = 0 if count > 1 else max(_reads_in_rows(m, layer) for m in program)
     return layers.Shape(
         tuple(pixels), filters, channels, taps, layer.bytes, count, steps, rows, reach, fixed,

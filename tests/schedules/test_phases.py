@@ -32,7 +32,7 @@ TARGET = "sm_90a"
 @dataclass(frozen=True)
 class Layer:
     """``step`` times as many pixels, from ``taps`` x ``taps`` spread weights, or else, ``larger``,
-    from windows of the image with its pixels repeated.
+    from windows of the image with its pixels repeated. ``forward``: taps go up, and pixels down.
     """
 
     taps: int
@@ -44,6 +44,7 @@ class Layer:
     filters: int
     planar: bool = False
     larger: bool = False
+    forward: bool = False
 
     @property
     def back(self) -> int:
@@ -74,6 +75,8 @@ def plain(p: Layer) -> hl.Func:
     def place(v: Any, k: Any) -> tuple[Any, Any]:
         if p.larger:
             return v / p.step + k - p.taps // 2, k
+        if p.forward:
+            return (v + p.back) / p.step - k, (v + p.back) % p.step + p.step * k
         return (v + p.back) / p.step - last + k, (v + p.back) % p.step + p.step * (last - k)
 
     (across, u), (down, v) = place(x, r.y), place(y, r.z)
@@ -112,6 +115,8 @@ LAYERS = {
     "neither tiles nor phases divide it": Layer(4, 2, 1, 7, 9, 20, 24),
     "3 x 3, by 2": Layer(3, 2, 2, 9, 8, 24, 40),
     "5 x 5, by 3": Layer(5, 3, 1, 8, 8, 16, 24),
+    "3 x 3, taps going up": Layer(3, 2, 1, 9, 8, 24, 40, forward=True),
+    "5 x 5, taps going up": Layer(5, 2, 2, 7, 10, 48, 24, forward=True),
     "3 x 3, by 3": Layer(3, 3, 1, 8, 7, 16, 24),
     "6 x 6, by 2": Layer(6, 2, 1, 6, 5, 32, 16),
     "planes": Layer(4, 2, 2, 9, 12, 24, 16, planar=True),

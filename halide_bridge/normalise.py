@@ -2,7 +2,7 @@
 
 * Vector lets are inlined; what they name is index arithmetic and masks.
 * ``select(mask, buffer[index], 0)`` is ``buffer[index if mask]``, without the clamps that the mask
-  makes idle.
+  makes idle; a mask has a condition for each coordinate, of which Halide may compare the larger.
 * Indices and the sides of masks are nested ramps (``halide_bridge.ramps``), without the divisions
   of fused loops (``halide_bridge.quotients``).
 * The terms of a sum that a condition leaves out are the zeros of ``select(condition, term, 0)``.
@@ -33,8 +33,8 @@ from selector.ir.nodes import (
     Store,
     VectorReduce,
 )
-from selector.ir.simplify import constant, float_constant
-from selector.ir.traverse import map_expr, map_stmt, substitute, substitute_stmt
+from selector.ir.simplify import as_conjunction, constant, float_constant
+from selector.ir.traverse import change_expr, map_expr, map_stmt, substitute, substitute_stmt
 
 _NEGATED = {
     CompareOp.EQ: CompareOp.NE,
@@ -159,7 +159,7 @@ def _broadcast_load(load: Load, count: int) -> Load:
 
 
 def _with_mask(load: Load, mask: Expr) -> Expr:
-    lanes = load.type.lanes
+    lanes, mask = load.type.lanes, change_expr(mask, as_conjunction)
     wide = mask if mask.type.lanes == lanes else Broadcast(mask, lanes)
     index = drop_idle_clamps(load.index, wide)
     return _outside_broadcast(Load(load.type, load.buffer, index, wide))

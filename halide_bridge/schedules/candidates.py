@@ -150,7 +150,7 @@ def tile_of(
     """The best tile of a thread, with the microseconds that all take, if one can hold a tile."""
     extents = tuple(known.extent(member, d) for d in range(len(member.args)))
     shape = channels.Shape(
-        extents, found.windows, found.channel, found.group, found.bytes, found.side
+        extents, found.windows, found.channel, found.group, found.bytes, found.side, found.inside
     )
     ranks = channels.ranked(shape, machine)
     return (ranks[0][0] / machine.megahertz, ranks[0][1]) if ranks else None
@@ -273,6 +273,8 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
     count = prod(phases)
     steps = tuple(step for d, step in enumerate(layer.steps) if d != layer.inner)
     reach = tuple(r for d, r in enumerate(layer.reach) if d != layer.inner)
+    if layer.backwards:  # boxes bring taps from the first on: one at a time
+        reach = (0,) * len(reach)
     rows = 0 if count > 1 else max(_reads_in_rows(m, layer) for m in program)
     return layers.Shape(
         tuple(pixels), filters, channels, taps, layer.bytes, count, steps, rows, reach, fixed,

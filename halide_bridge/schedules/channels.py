@@ -47,10 +47,10 @@ def by_threads(
     for r in inner:
         update.unroll(r)
     at = (stored, innermost) if rolled is None else (total, rolled)
-    for name in (found.weights, found.image):
+    for name, along in ((found.weights, found.along), (found.image, 0)):
         source = script.func(members[name].label, members[name].handle).stored()
         kept = source.in_(total)
-        _keep(kept, at, tile)
+        _keep(kept, at, tile, along)
         if tile.staged:
             staged = source.in_(kept)
             staged.compute_at(stored, block).store_in(GPU_SHARED)
@@ -104,13 +104,15 @@ def _written_out(stage: Recorded, args: Sequence[Any], tile: Tile) -> None:
             stage.unroll(arg)
 
 
-def _keep(kept: Recorded, at: tuple[Recorded, Any], tile: Tile) -> None:
-    """Have a thread load what its tile reads of a Func once."""
+def _keep(kept: Recorded, at: tuple[Recorded, Any], tile: Tile, along: int) -> None:
+    """Have a thread load what its tile reads of a Func once, whose channels are ``along`` one of
+    its dimensions: what lies inside of these is of the same vectors.
+    """
     kept.compute_at(*at).store_in(REGISTER)
-    first, *others = kept.args()
-    if tile.lanes > 1:
-        kept.bound_extent(first, tile.lanes).vectorize(first)
-    else:
-        kept.unroll(first)
-    for arg in others:
-        kept.unroll(arg)
+    for d, arg in enumerate(kept.args()):
+        if d == along and tile.lanes > 1:
+            kept.bound_extent(arg, tile.lanes)
+        if d <= along and tile.lanes > 1:
+            kept.vectorize(arg)
+        else:
+            kept.unroll(arg)

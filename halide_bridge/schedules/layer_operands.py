@@ -10,7 +10,7 @@ from typing import Any
 
 from halide_bridge.schedules.contraction import added, as_one
 from halide_bridge.schedules.layers import Layers, schedule_layer
-from halide_bridge.schedules.recognise.layers import Layer
+from halide_bridge.schedules.recognise.layers import Layer, with_own_taps
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
@@ -67,10 +67,19 @@ def by_layer(
     else:
         staged = operands.rows(found.image, (found.inner,))[0].in_(total)
     either = found.along if found.bytes > 1 else found.along[:1]  # bytes: along the sum only
-    weights, row = operands.rows(found.weights, either)
+    several = [d for d, count in enumerate(found.phases) if count > 1]
+    member = program.members[found.func]
+    own = [k for k, d in enumerate(several) if member.args[d] in with_own_taps(member)]
+    if own and size.taps > 1:
+        weights = _own_taps(script, found, total, (channels, taps), own)
+        row = found.along.index(replace(operands, total=weights).rows(found.weights, either)[1])
+        along = 0, 1
+    else:
+        weights, row = operands.rows(found.weights, either)
+        weights, along = weights.in_(total), found.along
     p = Layers(
         stored, _filters_first(found, args), total, staged, weights, channels, taps, found.filters,
-        found.inner, found.along, row, phases,
+        found.inner, along, row, phases,
     )  # fmt: skip
     schedule_layer(p, size)
 
@@ -141,6 +150,21 @@ def _windows(
     pixels.pop(found.filters)
     pixels.insert(found.inner, channels)
     return script.operand(total, found.factor, (*pixels, *taps))
+
+
+def _own_taps(
+    script: Script,
+    found: Layer,
+    total: Recorded,
+    summed: tuple[Any, tuple[Any, ...]],
+    phases: Sequence[int],
+) -> Recorded:
+    """What a block copies of weights that have taps for each of some ``phases``, ``own[c, f, s,
+    p]`` of ``weights[c, 2 * s + p, f]``: those of its phase, and none between them.
+    """
+    (channels, taps), args = summed, total.args()
+    own = [args[len(found.phases) + k] for k in phases]
+    return script.operand(total, 1 - found.factor, (channels, args[found.filters], *taps, *own))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,12 @@ GROUP, SIDE = 128, 32  # threads of a group, and of those at most that have pixe
 class Layers:
     """The Funcs that a schedule talks about: ``output`` reads ``total`` where it is computed, at
     filters and pixels, ``places``, in whatever order it is stored; ``total`` sums what is
-    ``staged`` of an image times ``weights`` over ``channels`` and ``taps``, RVars. ``filters``: the
-    place of these among the dimensions of ``total``; ``inner``: that of the channels among those of
-    the image, behind which ``staged`` may have one for each tap; ``along``: those of channels and
-    filters among those of the weights, and which of both is along ``row``s. ``phases``: the loops
-    of the output over them; ``total`` has a dimension for each behind others.
+    ``staged`` of an image times what is of ``weights`` over ``channels`` and ``taps``, RVars.
+    ``filters``: the place of these among the dimensions of ``total``; ``inner``: that of the
+    channels among those of the image, behind which ``staged`` may have one for each tap;
+    ``along``: those of channels and filters among those of the weights, and which of both is along
+    ``row``s. ``phases``: the loops of the output over them; ``total`` has a dimension for each
+    behind others.
     """
 
     output: Any
@@ -219,12 +220,11 @@ def _stage_pixels(p: Layers, at: tuple[Any, Any], size: Tiling) -> None:
 
 def _stage_weights(p: Layers, at: tuple[Any, Any], size: Tiling) -> Any:
     """Copy the weights of a run, or all of them, into shared memory; the copy."""
-    weights = p.weights.in_(p.total)
-    extents: list[int | None] = [None if size.taps > 1 else 1] * len(weights.args())
+    extents: list[int | None] = [None if size.taps > 1 else 1] * len(p.weights.args())
     extents[p.along[0]], extents[p.along[1]] = size.k, size.n
     rest = [d for d in range(len(extents)) if d not in p.along]
     matrix = sorted(p.along, key=lambda d: d != p.row)
-    return _stage(weights, at, extents, (*matrix, *rest))
+    return _stage(p.weights, at, extents, (*matrix, *rest))
 
 
 def _stage(

@@ -58,12 +58,14 @@ def convolution(
     source = _inner(m, image, [p.around for p in places], 0 if a is None else a.zero(None))
     n, f, *at = m.variables(x.rank)
     channels = weight.shape[0] if transposed else weight.shape[1]
-    r = hl.RDom([(0, channels), *[(0, p.count) for p in reversed(places)]], m.name("r"))
-    over = [r[len(places) - k] for k in range(pixels)]
-    c = r[0]
+    alone = groups > 1 and channels == 1
+    domain = [(0, p.count) for p in reversed(places)]
+    r = hl.RDom(domain if alone else [(0, channels), *domain], m.name("r"))
+    over = [r[len(domain) - k - alone] for k in range(pixels)]
+    c = 0 if alone else r[0]
     if groups > 1:
         of_group = m.shape()[1] // groups
-        channel = f if channels == 1 and of_group == 1 else f / of_group * channels + c
+        channel = f if alone and of_group == 1 else f / of_group * channels + c
     else:
         channel = c
     read = [p.read(v, u) for p, v, u in zip(places, at, over, strict=True)]
@@ -77,7 +79,7 @@ def convolution(
         func[args] += a.less(pixel, None) * replace(b, stored=filters).factor(own)
         return _finished(m, bias, lambda i: scaled(_read(func, i), a, b, i[1]), "float32")
     func[args] = hl.cast(computed(x.dtype), 0)
-    func[args] += hl.cast(computed(x.dtype), pixel) * factor(_taps(filters, places), own)
+    func[args] += hl.cast(computed(x.dtype), pixel) * factor(_taps(m, filters, places), own)
     return _finished(m, bias, lambda i: _read(func, i), x.dtype)
 
 
@@ -123,21 +125,23 @@ class _phase:  # noqa: N801
         return moved / self.stride - tap, moved % self.stride + self.stride * tap
 
 
-def _taps(filters: Value, places: Sequence[Any]) -> Value:
+def _taps(m: Making, filters: Value, places: Sequence[Any]) -> Value:
     """The weights, with zeros where a phase has fewer taps than others."""
-    short = [k for k, p in enumerate(places) if isinstance(p, _phase) and p.taps % p.stride]
-    if not short:
+    short = [p.taps % p.stride > 0 if isinstance(p, _phase) else False for p in places]
+    if not any(short):
         return filters
     element = filters.element
     assert element is not None
+    index = m.variables(filters.rank)
+    func = m.func("taps")
+    func[tuple(reversed(index))] = element(index)
+    every = (hl.Expr(), hl.Expr())
+    sides = [(0, p.taps) if s else every for p, s in zip(places, short, strict=True)]
+    zero = hl.cast(STORED[filters.dtype], 0)
+    around = hl.BoundaryConditions.constant_exterior(func, zero, [*reversed(sides), every, every])
 
-    def at(index: Sequence[Any]) -> Any:
-        i, inside = list(index), None
-        for k in short:
-            within = i[2 + k] < places[k].taps
-            inside = within if inside is None else inside & within
-            i[2 + k] = hl.min(i[2 + k], places[k].taps - 1)
-        return hl.select(inside, element(i), hl.cast(STORED[filters.dtype], 0))
+    def at(i: Sequence[Any]) -> Any:
+        return around[tuple(reversed(list(i)))]
 
     return Value(filters.dtype, filters.shape, lambda i: loaded(at(i), filters.dtype), at)
 

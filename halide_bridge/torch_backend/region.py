@@ -29,6 +29,7 @@ from selector.interop.regions.graph import Named, Ref, RegionGraph, Symbolic, Te
 from selector.kernel import Kernel
 
 hl: Any = halide
+SECTOR = 32  # bytes that caches move at once
 ROOMS = (  # of rules, which they register
     activations,
     attention,
@@ -88,9 +89,7 @@ def pipeline_of(graph: RegionGraph) -> tuple[list[Any], list[Any]]:
     m = Making(known, rounded=rounded)
     attends = any(node.op.startswith("selector.attention") for node in graph.nodes)
     for p, t in zip(params, graph.inputs, strict=True):
-        for d, n in enumerate(reversed(t.shape)):
-            if isinstance(n, int) and not attends:  # a loop over few keys has to stay one
-                p.dim(d).set_bounds(0, n)
+        _declare(p, t, bounded=not attends)
     values: list[Any] = [_argument(m, p, t) for p, t in zip(params, graph.inputs, strict=True)]
     used = _uses(graph)
     for number, node in enumerate(graph.nodes, len(graph.inputs)):
@@ -107,6 +106,19 @@ def pipeline_of(graph: RegionGraph) -> tuple[list[Any], list[Any]]:
                 found = m.kept(found, "value")
         values.append(found)
     return [_output(m, values[n], i) for i, n in enumerate(graph.outputs)], params
+
+
+def _declare(param: Any, t: TensorType, *, bounded: bool) -> None:
+    """Say of an argument which extents are numbers, and that of short rows one begins where the
+    other ends. Not ``bounded``: a loop over few keys has to stay one.
+    """
+    row: int | None = 1
+    for d, n in enumerate(reversed(t.shape)):
+        if d and row is not None and row * param.type().bytes() < SECTOR:
+            param.dim(d).set_stride(row)
+        if isinstance(n, int) and bounded:
+            param.dim(d).set_bounds(0, n)
+        row = None if row is None or isinstance(n, str) else row * n
 
 
 def _argument(m: Making, param: Any, t: TensorType) -> Value:

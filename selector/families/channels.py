@@ -18,7 +18,7 @@ from math import prod
 from selector.dataclass import dataclass
 from selector.machine.record import Machine
 
-VECTOR = 16  # bytes of a load
+VECTOR, MOST_LANES = 16, 64  # bytes of a load, lanes of a statement that goes as vectors
 WARP, SHORT, LONG = 32, 64, 256  # threads of a block
 EACH = (1, 2, 4, 7, 8)  # results of a thread along a dimension of pixels
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
@@ -62,7 +62,8 @@ def outermost(windows: tuple[Windows, ...]) -> int:
 class Shape:
     """``extents`` of the results, in the order of memory, and the windows along each; ``channel``:
     the place of the channels there, of which ``group`` are summed up for each; ``bytes`` of an
-    element. ``side``: whether channels lie side by side in the image and among the weights.
+    element. ``side``: whether channels lie side by side in the image; among the weights so many
+    elements lie ``inside`` of a channel.
     """
 
     extents: tuple[int, ...]
@@ -71,6 +72,7 @@ class Shape:
     group: int
     bytes: int
     side: bool
+    inside: int = 1
 
     @property
     def terms(self) -> int:
@@ -185,6 +187,7 @@ def _lanes(shape: Shape) -> list[int]:
         return [1]
     channels = shape.extents[shape.channel]
     found = [n for n in (8, 4, 2) if n * shape.bytes <= VECTOR and channels % n == 0]
+    found = [n for n in found if n * shape.inside <= MOST_LANES]
     return [n for n in found if n % shape.group == 0 and n * shape.bytes >= 4] or [1]
 
 

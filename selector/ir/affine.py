@@ -352,11 +352,11 @@ def carries(dims: tuple[Dim, ...]) -> tuple[tuple[int, int, int], ...]:
     ratio of their strides), innermost first.
 
     ``ramp(ramp(0, 1, 64), 64, 4)`` is one ramp of 256 elements where rows lie 64 elements apart: an
-    index does not show where rows end, whatever their extent.
+    index does not show where rows end, whatever their extent. Of dimensions with the same stride
+    all but the last have a single element.
     """
-    numbers = sorted(
-        (d.stride.value, k) for k, d in enumerate(dims) if isinstance(d.stride, IntImm)
-    )
+    last = {d.stride.value: k for k, d in enumerate(dims) if isinstance(d.stride, IntImm)}
+    numbers = sorted(last.items())
     return tuple(
         (k, n, outer // inner)
         for (inner, k), (outer, n) in pairwise(numbers)

@@ -137,6 +137,16 @@ def test_clamps_go_where_the_mask_makes_them_idle() -> None:
     assert e.index == ramp
 
 
+def test_a_mask_has_a_condition_for_each_coordinate() -> None:
+    """Halide compares the less of two where an image is as high as it is wide."""
+    ramp, column = Ramp(X, IntImm(1), 8), Broadcast(Var("y"), 8)
+    less, zero = Binary(BinaryOp.MIN, ramp, column), Broadcast(IntImm(0), 8)
+    held = Binary(BinaryOp.MAX, ramp, zero)
+    e = normal_expr(Select(Compare(CompareOp.LE, zero, less), load(held), Broadcast(ZERO, 8)))
+    each = (Compare(CompareOp.LE, zero, side) for side in (ramp, column))
+    assert e == load(ramp, Binary(BinaryOp.AND, *each))
+
+
 @pytest.mark.parametrize("extent", [Var("m"), Binary(BinaryOp.SUB, Var("n"), IntImm(1))])
 def test_clamps_to_less_than_the_mask_stay(extent: Expr) -> None:
     ramp = Ramp(X, IntImm(1), 8)

@@ -239,6 +239,12 @@ LAYERS: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], bool]] = {
     "strided": (
         ([2, 2], [1, 1], [1, 1], False, [0, 0], 1), ((1, 9, 11, 16), (8, 3, 3, 16)), True,
     ),
+    "strided, as high as it is wide": (
+        ([2, 2], [1, 1], [1, 1], False, [0, 0], 1), ((1, 8, 8, 16), (8, 3, 3, 16)), True,
+    ),
+    "depthwise, strided": (
+        ([2, 2], [1, 1], [1, 1], False, [0, 0], 12), ((2, 8, 8, 12), (12, 3, 3, 1)), False,
+    ),
     "by groups": (
         ([1, 1], [1, 1], [1, 1], False, [0, 0], 4), ((1, 5, 6, 8), (12, 3, 3, 2)), False,
     ),
@@ -246,7 +252,7 @@ LAYERS: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...], ...], bool]] = {
         ([1, 1], [1, 1], [1, 1], False, [0, 0], 8), ((1, 5, 6, 8), (8, 3, 3, 1)), False,
     ),
     "transposed": (
-        ([2, 2], [1, 1], [1, 1], True, [1, 1], 1), ((1, 4, 5, 8), (8, 3, 3, 6)), False,
+        ([2, 2], [1, 1], [1, 1], True, [1, 1], 1), ((1, 4, 5, 8), (8, 3, 3, 6)), True,
     ),
     "transposed, as many taps for each phase": (
         ([2, 2], [1, 1], [1, 1], True, [0, 0], 1), ((1, 6, 7, 16), (16, 4, 4, 24)), True,

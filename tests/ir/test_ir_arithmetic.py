@@ -255,6 +255,18 @@ def test_a_ramp_over_rows_of_constant_stride_is_carried() -> None:
         assert plane == 5
 
 
+def test_of_equal_strides_the_last_carries() -> None:
+    """``(s, r, 1, c)``: there is one element along the third dimension."""
+    dims = tuple(Dim(IntImm(0), Var(f"E{k}"), IntImm(s)) for k, s in enumerate((1, 3, 9, 9)))
+    assert carries(dims) == ((0, 1, 3), (1, 3, 3))
+    found = split_by_strides(parse_expr("c*9 + x"), dims)
+    assert found is not None
+    for x in range(30):
+        values = {"x": IntImm(x), "c": IntImm(2)}
+        carried = [to_affine(substitute(e, values)).constant for e in carry(found, dims)]
+        assert carried == [x % 3, x // 3 % 3, 0, 2 + x // 9]
+
+
 @pytest.mark.parametrize("strides", [(1, "S"), (1, 64, 100), ("S", 64), (1,)])
 def test_nothing_is_carried_between_other_strides(strides: tuple[int | str, ...]) -> None:
     dims = tuple(

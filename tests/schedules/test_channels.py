@@ -37,9 +37,11 @@ def filtered(
     apart: int = 1,
     kind: Any = F16,
     stored: bool = False,
+    inside: str = "",
 ) -> hl.Func:
     """Pixels with zeros around them, channels innermost or outermost (``planar``); ``stored``: the
-    sums themselves are the result.
+    sums themselves are the result. ``inside``: the weights of a channel lie side by side, one
+    channel's ``"somewhere"`` behind the other's, or ``"dense"``.
     """
     image, w = hl.ImageParam(kind, 4, "image"), hl.ImageParam(kind, 4, "w")
     every, sides = (hl.Expr(), hl.Expr()), [(0, image.dim(d).extent()) for d in range(4)]
@@ -52,7 +54,13 @@ def filtered(
     args = (x, y, c, n) if planar else (c, x, y, n)
     at = (across, down, channel, n) if planar else (channel, across, down, n)
     total, out = hl.Func("total"), hl.Func("out")
-    total[args] += hl.f32(source[at]) * hl.f32(w[(r.x, r.y, k, c) if planar else (c, k, r.x, r.y)])
+    of_channel = planar or bool(inside)
+    if inside == "dense":
+        for d, extent in enumerate((taps, taps, group)):
+            w.dim(d).set_bounds(0, extent)
+            w.dim(d + 1).set_stride((taps, taps * taps, taps * taps * group)[d])
+    own = (r.x, r.y, k, c) if of_channel else (c, k, r.x, r.y)
+    total[args] += hl.f32(source[at]) * hl.f32(w[own])
     out[args] = hl.cast(F16, hl.max(total[args], -1.0))
     return total if stored else out
 
@@ -86,6 +94,14 @@ CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int, int], tuple[int, int
     "groups with a rest": ({"group": 4}, (1, 3, 5, 20), (8, 56, 56, 128)),
     "groups of planes": ({"group": 4, "planar": True}, (1, 5, 6, 8), (8, 56, 56, 128)),
     "single floats": ({"kind": F32}, (1, 5, 9, 12), (8, 56, 56, 96)),
+    "taps side by side": ({"inside": "dense"}, (2, 5, 9, 24), (8, 56, 56, 96)),
+    "taps side by side, pixels apart": (
+        {"inside": "dense", "step": 2},
+        (1, 4, 7, 20),
+        (8, 56, 56, 96),
+    ),
+    "channels somewhere": ({"inside": "somewhere"}, (1, 5, 9, 24), (8, 56, 56, 96)),
+    "groups, taps side by side": ({"inside": "dense", "group": 2}, (1, 5, 6, 16), (8, 56, 56, 128)),
     "sums themselves": ({"stored": True}, (1, 5, 6, 16), (8, 28, 28, 144)),
 }
 
@@ -108,8 +124,10 @@ def test_channels_with_filters_of_their_own(name: str) -> None:
     if not options.get("stored"):
         wanted = np.maximum(wanted, -1)
     shape = size
+    if planar or options.get("inside"):
+        w = w.transpose(3, 2, 0, 1).copy()
     if planar:
-        image, w = image.transpose(turn).copy(), w.transpose(3, 2, 0, 1).copy()
+        image = image.transpose(turn).copy()
         wanted, shape = wanted.transpose(turn), tuple(size[d] for d in turn)
     kernel = hb.compile(out, target=TARGET, name="channels")
     found = [kernel.interpret(image=image, w=w, sizes=shape)]
@@ -132,6 +150,13 @@ def test_vectors_come_at_once() -> None:
     body = source.partition("constant_exterior_in_total[")[2]
     kind = r"(?:u32|uint[24])"
     assert re.search(rf"\? \*\(const {kind}\*\)\(tile\w* \+ .* : {kind}\{{\}};", body)
+
+
+def test_taps_of_neighbouring_channels_are_one_run() -> None:
+    out = filtered(inside="dense")
+    hb.autoschedule(out, target=TARGET, sizes=(8, 56, 56, 96))
+    source = hb.compile(out, target=TARGET).source
+    assert re.search(r"\*\(u(?:32|int2)\*\)\(near \+ 0\) = \*\(const u(?:32|int2)\*\)\(w", source)
 
 
 def test_threads_that_store_nothing_do_nothing() -> None:

@@ -32,7 +32,7 @@ TARGET = "sm_90a"
 @dataclass(frozen=True)
 class Layer:
     """``step`` times as many pixels, from ``taps`` x ``taps`` spread weights, or else, ``larger``,
-    from windows of the image with its pixels repeated.
+    from windows of the image with its pixels repeated. ``forward``: taps go up, and pixels down.
     """
 
     taps: int
@@ -44,6 +44,7 @@ class Layer:
     filters: int
     planar: bool = False
     larger: bool = False
+    forward: bool = False
 
     @property
     def back(self) -> int:
@@ -63,7 +64,10 @@ def plain(p: Layer) -> hl.Func:
     every, sides = (hl.Expr(), hl.Expr()), [(0, image.dim(d).extent()) for d in range(4)]
     around = [*sides[:2], every, every] if p.planar else [every, *sides[1:3], every]
     source = hl.BoundaryConditions.constant_exterior(image, hl.cast(F16, 0), around)
-    span = p.taps if p.larger else p.taps // p.step
+    span = p.taps if p.larger else -(-p.taps // p.step)
+    if span * p.step > p.taps and not p.larger:  # a phase has fewer taps than others
+        of_taps = [every, (0, p.taps), (0, p.taps), every]
+        w = hl.BoundaryConditions.constant_exterior(w, hl.cast(F16, 0), of_taps)
     channels = image.dim(2 if p.planar else 0).extent()
     r, last = hl.RDom([(0, channels), (0, span), (0, span)], "r"), span - 1
     total, out, inner = hl.Func("total"), hl.Func("out"), (c, x, y, n)
@@ -71,6 +75,8 @@ def plain(p: Layer) -> hl.Func:
     def place(v: Any, k: Any) -> tuple[Any, Any]:
         if p.larger:
             return v / p.step + k - p.taps // 2, k
+        if p.forward:
+            return (v + p.back) / p.step - k, (v + p.back) % p.step + p.step * k
         return (v + p.back) / p.step - last + k, (v + p.back) % p.step + p.step * (last - k)
 
     (across, u), (down, v) = place(x, r.y), place(y, r.z)
@@ -87,7 +93,7 @@ def plain(p: Layer) -> hl.Func:
 def exact(p: Layer, image: Array, w: Array) -> Array:
     """``image`` of (n, y, x, c), ``w`` of (f, r, s, c)."""
     total = np.zeros(p.size)
-    reach = p.taps // 2 if p.larger else p.taps // p.step
+    reach = p.taps // 2 if p.larger else -(-p.taps // p.step)
     padded = np.pad(image, ((0, 0), (reach, reach), (reach, reach), (0, 0)))
     for j in range(p.high):
         for i in range(p.wide):
@@ -107,6 +113,10 @@ def exact(p: Layer, image: Array, w: Array) -> Array:
 LAYERS = {
     "4 x 4, by 2": Layer(4, 2, 2, 10, 14, 24, 40),
     "neither tiles nor phases divide it": Layer(4, 2, 1, 7, 9, 20, 24),
+    "3 x 3, by 2": Layer(3, 2, 2, 9, 8, 24, 40),
+    "5 x 5, by 3": Layer(5, 3, 1, 8, 8, 16, 24),
+    "3 x 3, taps going up": Layer(3, 2, 1, 9, 8, 24, 40, forward=True),
+    "5 x 5, taps going up": Layer(5, 2, 2, 7, 10, 48, 24, forward=True),
     "3 x 3, by 3": Layer(3, 3, 1, 8, 7, 16, 24),
     "6 x 6, by 2": Layer(6, 2, 1, 6, 5, 32, 16),
     "planes": Layer(4, 2, 2, 9, 12, 24, 16, planar=True),

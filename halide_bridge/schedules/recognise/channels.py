@@ -27,7 +27,9 @@ TERMS = 128  # of a sum that a thread takes alone
 class Channels:
     """Such a sum: the ``windows`` along each dimension of the result, the place of its ``channel``
     there, how many are summed up for each (``group``), the places of taps in the reduction domain
-    by dimension, and that of the ``group``; ``side``: channels lie side by side in both.
+    by dimension, and that of the ``group``; ``side``: channels lie side by side in the image, and
+    ``along`` which dimension of the weights, whose dimensions ``inside`` of that have so many
+    elements.
     """
 
     func: str
@@ -39,6 +41,8 @@ class Channels:
     taps: Mapping[int, int]
     inner: int | None
     side: bool
+    along: int
+    inside: int
     bytes: int
 
 
@@ -100,13 +104,14 @@ def _channels(
     summed = {*taps.values(), *([] if inner is None else [inner])}
     if left or summed != {*range(len(names))} or len(summed) != len(taps) + (inner is not None):
         return None
-    both = all(channel in free_vars(a.indices[0]) for a in (image, weights))
+    side, along = channel in free_vars(image.indices[0]), weights.indices.index(Var(channel))
+    inside = prod(known.get(i.name, 1) for i in weights.indices[:along] if isinstance(i, Var))
     types = {program.members[a.func].types[0] for a in (image, weights)}
-    if len(types) != 1 or (place and channel in free_vars(image.indices[0])):
+    if len(types) != 1 or (place and side):
         return None
     return Channels(
         member.name, image.func, weights.func, tuple(windows), place, group, taps, inner,
-        both and place == 0, next(iter(types)).bytes,
+        side, along, inside, next(iter(types)).bytes,
     )  # fmt: skip
 
 

@@ -47,7 +47,8 @@ class Layer:
     ``bytes`` of an element; how many elements of the image lie between those that neighbours read,
     along each of its dimensions, and how far windows ``reach`` there from their first element to
     the last; which ``factor`` of the products the image is; whether operands are ``copied`` whose
-    rows of channels begin anywhere, and ``joined``: their ``columns`` with them.
+    rows of channels begin anywhere, and ``joined``: their ``columns`` with them. ``phases`` of the
+    result, along each of its dimensions; ``backwards``: the taps of one are read from the last on.
     """
 
     func: str
@@ -62,7 +63,8 @@ class Layer:
     steps: tuple[int, ...]
     reach: tuple[int, ...]
     factor: int
-    phases: tuple[int, ...] = ()  # of the result, along each of its dimensions
+    phases: tuple[int, ...] = ()
+    backwards: bool = False
     copied: bool = False
     columns: Columns | None = None
     joined: bool = False
@@ -139,8 +141,14 @@ def layer_of(member: Member, program: Program) -> Layer | str:
         member.args.index(filters), inner, types[0].bytes, tuple(steps),
         tuple(reach), read.index(image),
         tuple(places[v][2] if v in places else 1 for v in member.args),
+        bool(phases) and not all(_goes_up(i, name) for i in weights.indices for name in taps),
         columns=_columns(image, weights, inner, {r.name: number(r.extent) for r in update.reduced}),
     )  # fmt: skip
+
+
+def _goes_up(index: Expr, name: str) -> bool:
+    apart = Affine.of(index).coefficient(Var(name)).constant
+    return apart is None or apart >= 0
 
 
 def _columns(

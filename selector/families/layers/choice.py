@@ -154,7 +154,7 @@ def _filters(shape: Shape, one: Tiling) -> Iterator[int]:
 def _pixels(shape: Shape) -> Iterator[Tiling]:
     """The pixels of a block, for one tap a run, and for all taps where windows lie side by side."""
     dimensions = range(len(shape.pixels))
-    wide, apart = shape.phases == 1 and any(shape.reach), max(shape.steps, default=1) > 1
+    wide, apart = any(shape.reach), max(shape.steps, default=1) > 1
     planar = shape.planes and shape.phases == 1
     leaving = (False, True) if planar else (False,)
     for reach in ((), shape.reach) if wide else ((),):

@@ -16,6 +16,7 @@ from selector.gpu.codegen.arrangement import Arrangement
 from selector.gpu.codegen.context import HostValues, KernelContext, Written
 from selector.gpu.codegen.copies.costs import copy_costs
 from selector.gpu.codegen.kernel import KernelEmitter
+from selector.gpu.codegen.scalars.legal import computed
 from selector.gpu.codegen.scalars.names import Names, comment, identifier
 from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.codegen.shared_memory import SharedMemory
@@ -30,6 +31,7 @@ from selector.gpu.cuda.printer import printed
 from selector.gpu.ir import nodes as ir
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import (
+    BLOCK,
     THREAD,
     both,
     equal,
@@ -48,7 +50,7 @@ from selector.gpu.passes.start_early import crowd
 from selector.ir.affine import join_dims
 from selector.ir.kinds import GridKind
 from selector.ir.module import Module
-from selector.ir.nodes import BufferParam, Dim, Expr, IntImm, Role, Var
+from selector.ir.nodes import BinaryOp, BufferParam, Dim, Expr, IntImm, Role, Var
 from selector.ir.simplify import mul
 from selector.ir.types import INT32, Type
 from selector.lowering.constants import constant_kernels, traffic_of
@@ -67,6 +69,7 @@ from selector.runtime.plan import (
 from selector.targets import Target
 
 BLACKWELL = 100
+MOST_ACROSS = 65535  # blocks along y, and along z
 
 
 def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
@@ -215,10 +218,9 @@ def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Targe
         shared=-(-context.shared.bytes // 128) * 128 + room,
         alignment=room,
     )
-    x, y, *others = [loop.extent for loop in reversed(kernel.grid)] + [IntImm(1)] * 3
     launch = Launch(
         emitted.name,
-        (x, y, reduce(mul, others)),
+        _grid(kernel, context),
         context.block.threads,
         emitted.shared,
         (),
@@ -227,6 +229,22 @@ def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Targe
         copies=() if kernel.otherwise else copy_costs(kernel.body, kernel.name, context),
     )
     return _Written(emitted, {parameter.name: a for parameter, a in given}, launch)
+
+
+def _grid(kernel: Kernel, context: KernelContext) -> tuple[Expr, Expr, Expr]:
+    """The blocks along x, y and z."""
+    extents = [loop.extent for loop in reversed(kernel.grid)]
+    if _is_in_line(kernel, context):
+        return reduce(mul, extents), IntImm(1), IntImm(1)
+    x, y, *others = extents + [IntImm(1)] * 3
+    return x, y, reduce(mul, others)
+
+
+def _is_in_line(kernel: Kernel, context: KernelContext) -> bool:
+    """Whether all blocks are along x, since a loop has more of them than y and z have room for."""
+    extents = [loop.extent for loop in kernel.grid[:-1]]
+    long = any(isinstance(e, IntImm) and e.value > MOST_ACROSS for e in extents)
+    return long and not context.block.persistent and context.block.cluster == 1
 
 
 def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
@@ -275,10 +293,18 @@ def _declare(kernel: Kernel, context: KernelContext, w: Builder) -> None:
 def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]:
     """The variables of the grid's loops."""
     found: list[ir.Let] = []
+    in_line, inner = _is_in_line(kernel, context), list[Expr]()
     for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
         if context.block.persistent:
             break
         number: Expr = Var(f"blockIdx.{axis}")
+        if in_line:
+            before = context.scalar.number(reduce(mul, inner, IntImm(1)))
+            number = computed(BinaryOp.DIV, BLOCK, before, INT32) if inner else BLOCK
+            inner.append(loop.extent)
+            if loop is not kernel.grid[0]:
+                extent = context.scalar.number(loop.extent)
+                number = computed(BinaryOp.MOD, number, extent, INT32)
         if axis == "x" and context.block.cluster > 1:
             number = clamped(number, loop, context)
         elif loop.descending:

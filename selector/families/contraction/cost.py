@@ -31,6 +31,7 @@ from selector.targets import Multiprocessor, Target, find_target
 SUM_BYTES = 4
 MOST_IN_CLUSTER = 2  # blocks
 MOST_STAYING = 2  # blocks that stay on a multiprocessor
+ONE_BY_ONE = 4  # times as long operations on results take that lanes store so
 STRIP = 32  # columns of a vector statement whose results leave as one box
 
 
@@ -129,7 +130,7 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     if stays:
         turns = -(-blocks // MOST_STAYING)
         multiplying = max(multiplying, turns * (multiplying / blocks + fitted.store))
-        memory = max(memory, turns * storing)
+        memory = max(memory, turns * (storing - _working(t, shape, machine, fitted)))
         own = min(own, (memory**p + filling**p + multiplying**p) ** (1 / p))
     return apart + storing + own
 
@@ -232,8 +233,8 @@ def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together
 
 
 def _working(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
-    """What becomes of a block's sums, by its threads."""
-    operations = 0 if t.part else shape.operations
+    """What becomes of a block's sums, by its threads, slower where they store one by one."""
+    operations = 0 if t.part else shape.operations * (ONE_BY_ONE if t.swapped else 1)
     return fitted.operation * operations * t.accumulators / machine.megahertz
 
 

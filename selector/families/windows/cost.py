@@ -65,7 +65,7 @@ class Fitted:
     rows: float = 1.67
     dram: float = 0.996
     norm: float = 2.91
-    launch: float = 1.96
+    launch: float = 1.6
     bands: float = 1.92
     wait: float = 126.0
     drain: float = 0.429

@@ -52,7 +52,7 @@ Stmt infer_bounds(const Stmt &loops, Pipeline &p, const Options &options) {
         s = substitute(p.known, strip_asserts(s));
     }
     s = remove_extern_loops(s);
-    s = sliding_window(s, p.env);
+    s = options.strip ? slide(s, p.env) : sliding_window(s, p.env);
     s = uniquify_variable_names(s);
     s = simplify(s, false);
     if (options.tails) {

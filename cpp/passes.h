@@ -96,6 +96,9 @@ ir::Stmt predicate_needed(const ir::Stmt &s, const Environment &env, const Dimen
 ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs,
                           const Parameters &parameters);
 
+// sliding.cpp: Halide's sliding windows, where they are right.
+ir::Stmt slide(const ir::Stmt &s, Environment &env);
+
 // bounds.cpp: what the symbolic loops around a bound say about it.
 ir::Stmt tighten_bounds(const ir::Stmt &s);
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache, partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -93,35 +91,7 @@ def search(program: Program, known: Guess, host: Host) -> Found:
     text, loops = native().search(
         [m.handle for m in outputs], sizes, extents, _TARGET, NAME, options
     )
-    return _unslid(tuple(_read(text, loops)))
-
-
-def _unslid(found: Found) -> Found:
-    """The schedule with each Func computed where it is stored. Where a loop in between would keep
-    what the one before has computed, more than its memory holds could be written: all sizes are
-    rounded up to whole vectors here. What is computed at loops in between goes with it.
-    """
-    moved: dict[tuple[str, str], tuple[str, Loop]] = {}
-    at = {d.func: d.arguments for d in found if d.name == "compute_at"}
-    orders = [(d.func, [x.name for x in d.arguments]) for d in found if d.name == "reorder"]
-    for stored in (d for d in found if d.name == "store_at"):
-        func, loop = at[stored.func]
-        to, outer = stored.arguments
-        inner = next((o for f, o in orders if f == func and loop.name in o), [loop.name])
-        between = inner[inner.index(loop.name) :]
-        if to == func:
-            between = list(takewhile(lambda name, outer=outer: name != outer.name, between))
-        moved |= {(func, name): (to, outer) for name in between}
-
-    def last(func: str, loop: Loop) -> tuple[str, Loop]:
-        to = moved.get((func, loop.name))
-        return (func, loop) if to is None else last(*to)
-
-    return tuple(
-        replace(d, arguments=last(*d.arguments)) if d.name == "compute_at" else d
-        for d in found
-        if d.name != "store_at"
-    )
+    return tuple(_read(text, loops))
 
 
 def _sizes_in(member: Member) -> Iterator[Expr]:

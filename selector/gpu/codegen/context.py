@@ -36,6 +36,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32, UINT64
+from selector.lowering.kernels import GridLoop
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.runtime.plan import CopyLimit
 from selector.targets import Target
@@ -94,7 +95,8 @@ class Written:
 class KernelContext:
     """A kernel that is being written. ``copies``: who takes part in them, by what they fill;
     ``inside``: loads that need no test where it stands (``threads.bounds``); ``rows``: what tells
-    whether vectors of a buffer's row begin at multiples, if that has to be asked (``row_vectors``).
+    whether vectors of a buffer's row begin at multiples, if that has to be asked (``row_vectors``);
+    ``grid``: the loops of its blocks.
     """
 
     name: str
@@ -112,6 +114,7 @@ class KernelContext:
     writer: Builder = field(default_factory=Builder)
     inside: set[Load] = field(default_factory=set[Load])
     rows: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    grid: tuple[GridLoop, ...] = ()
 
     @property
     def scalar(self) -> ScalarEmitter:

@@ -9,6 +9,7 @@ shares. What only updates in its own order
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from halide_bridge.schedules.lanes import VECTOR, lanes_of, turn_of
@@ -52,11 +53,13 @@ def spread(
     extents: Sequence[int] = (),
     turn: int = 0,
     length: int | None = None,
+    near: bool = False,
 ) -> Grid:
     """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first,
     about so long (``extents``); ``serial``: loops inside a thread, innermost first; ``rows`` along
     the second dimension, or ``lanes`` along the first, of which a thread has those of every
-    ``turn``, if there is one. ``length``: of the first dimension, where it is certain.
+    ``turn``, if there is one. ``length``: of the first dimension, where it is certain. ``near``:
+    blocks next to each other are those of the outer dimensions, which read the same.
     """
     if not parallel:
         stage.gpu_single_thread()
@@ -81,10 +84,12 @@ def spread(
         inner = (*inner, yu)
     one = length is not None and length <= wide * lanes  # block along the first dimension
     z = tuple(outer) if one else fused(script, stage, outer)
-    stage.reorder(*inner, xi, yi, xo, yo, *z)
+    plane = (yo,) if one else (xo, yo)
+    blocks = (*z, *plane) if near else (*plane, *z)
+    stage.reorder(*inner, xi, yi, *((xo,) if one else ()), *blocks)
     if rows > 1:
         stage.unroll(yu)
-    stage.gpu_blocks(*(() if one else (xo,)), yo, *z).gpu_threads(xi, yi)
+    stage.gpu_blocks(*blocks).gpu_threads(xi, yi)
     text = f"{wide} x {high} threads" + (f", {rows} rows each" if rows > 1 else "")
     text += f", {lanes} neighbours each" if lanes > 1 else ""
     text += f" in every {turn}" if turn else ""
@@ -194,13 +199,35 @@ def along_dims(
         lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
     elif most > 1 and len(parallel) > 1 and not serial:
         lanes = most
+    vector = bool(serial) and _is_vector(extents[0], member.types[0].bytes)
+    if alone and len(serial) == 1 and not vector and body.stage.number == 0 and len(parallel) > 1:
+        channel = member.args[0], extents[0] or 0
+        lanes = lanes_of(body, member.args[lead], member.types[0].bytes, channel=channel)
+        if lanes > 1:
+            func.unroll(serial[0])
     rows = rows if several and lanes == 1 else 1
     about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
     turn = turn_of(body, member.args[0], extents[0]) if lanes > 1 else 0
     length = extents[lead] if parallel else None
-    if alone and serial and _is_vector(extents[0], member.types[0].bytes):
+    if alone and vector:
         func.vectorize(serial[0])
-    return spread(script, func, parallel, serial, rows, lanes, about, turn, length)
+    near = _reads_again(body, member, rest[1:], placement)
+    return spread(script, func, parallel, serial, rows, lanes, about, turn, length, near)
+
+
+def _reads_again(body: Body, member: Member, outer: Sequence[int], placement: Placement) -> bool:
+    """Whether all values of some dimensions, few as they are, read the same element."""
+    if not outer or prod(placement.about(member.name, d) for d in outer) > SMALL:
+        return False
+    own = {member.args[d] for d in outer}
+    read = [frozenset[str]().union(*map(free_vars, a.indices)) for a in body.reads()]
+    for m in placement.at_threads_of(member):
+        at = next((a.indices for a in body.reads() if a.func == m.name), ())
+        names = dict(zip(m.args, map(free_vars, at), strict=False))
+        for a in placement.bodies[m.name][-1].reads():
+            mine = frozenset[str]().union(*map(free_vars, a.indices)) if a.func != m.name else own
+            read.append(frozenset[str]().union(*(names.get(n, {n}) for n in mine)))
+    return any(member.args[0] in names and not names & own for names in read)
 
 
 def _is_vector(extent: int | None, bytes_: int) -> bool:

@@ -9,7 +9,7 @@ from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.facts import Body
 from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Var
-from selector.ir.traverse import free_vars, walk_expr
+from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.lowering.boundaries import unclamped
 
 APART = 4  # elements from one neighbour to the next: those between are loaded with them
@@ -18,23 +18,31 @@ VECTOR = 16  # bytes that a thread loads or stores at once
 LONGEST = 2400  # operations of a statement, those of all its lanes counted
 
 
-def lanes_of(body: Body, along: str, stored: int = 1, *, pixels: bool = False) -> int:
+def lanes_of(
+    body: Body,
+    along: str,
+    stored: int = 1,
+    *,
+    pixels: bool = False,
+    channel: tuple[str, int] = ("", 1),
+) -> int:
     """Of a thread whose neighbours are those along a variable; 1 where it reads no neighbours.
     ``stored``: bytes of an element that it stores along it; ``pixels``: neighbours may be some
-    elements of each pixel, too.
+    elements of each pixel, too. ``channel``: a variable that a thread has so many values of.
     """
+    pixels = pixels or channel[1] > 1
     read = [
         (part.type.bytes, near)
         for e in body.expressions
         for part in walk_expr(e)
         if isinstance(part, Call)
         and ELEMENT in part.name
-        and (near := _near(part.args, along) or (pixels and _of_pixels(part.args, along)))
+        and (near := _near(part.args, along) or (pixels and _of_pixels(part.args, along, channel)))
     ]
     if not read:
         return 1
     lanes = gcd(max(1, VECTOR // max(stored, *(b for b, _ in read))), *(near for _, near in read))
-    while lanes > 1 and lanes * body.operations > LONGEST:
+    while lanes > 1 and lanes * channel[1] * body.operations > LONGEST:
         lanes //= 2
     return lanes
 
@@ -88,11 +96,13 @@ def _turns(atoms: tuple[Expr, ...], along: str) -> Iterator[int]:
             pass
 
 
-def _of_pixels(indices: tuple[Expr, ...], along: str) -> int:
+def _of_pixels(indices: tuple[Expr, ...], along: str, channel: tuple[str, int]) -> int:
     """The same where the first dimension is that of the elements of a pixel."""
-    if len(indices) < 2 or not 0 <= (Affine.of(indices[0]).constant or 0) < APART:
+    name, count = channel
+    first = [Affine.of(substitute(i, {name: IntImm(n)})) for i in indices[:1] for n in range(count)]
+    if len(indices) < 2 or not all(0 <= (f.constant or 0) < APART for f in first):
         return 0
-    apart = Affine.of(indices[0]).constant is not None
+    apart = all(f.constant is not None for f in first)
     alone = not any(along in free_vars(i) for i in indices[2:])
     step = Affine.of(unclamped(indices[1], along)).coefficient(Var(along)).constant
     return VECTOR if apart and alone and step == 1 else 0

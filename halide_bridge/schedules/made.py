@@ -35,7 +35,7 @@ class Chain:
 
 def chains(program: Program, plan: Plan) -> list[Chain]:
     """Those that are worth it by the model, the best first."""
-    placement = place(program, plan.stored)
+    placement = place(program, plan.stored, plan.known)
     found: list[Chain] = []
     for member in program:
         before: tuple[Member, ...] = ()

@@ -13,7 +13,16 @@ from math import isqrt, prod
 from typing import Any
 
 from halide_bridge.names import plain
-from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, along_dims, fused, spread
+from halide_bridge.schedules.kernels import (
+    LANES,
+    LINE,
+    ROWS,
+    WARPS,
+    Grid,
+    along_dims,
+    fused,
+    spread,
+)
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.recognise.facts import LARGEST, Body, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, number
@@ -25,6 +34,7 @@ from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
 
 SEARCHED = 1024  # elements, about eight for each thread, that are looked through by a block
+FULL = 1 << 18  # threads that a large GPU has at once
 CHUNK = 4096  # elements of a line that are scattered by one thread, at most
 
 
@@ -203,6 +213,8 @@ def alone(script: Script, member: Member, placement: Placement, known: Guess) ->
     func = script.func(member.label, member.handle)
     stored = func.in_()
     body = placement.bodies[member.name][-1]
-    grid = along_dims(script, stored, member, placement, body, known)
+    outputs = prod(known.extent(member, d) for d in range(len(member.args)))
+    rows = ROWS if outputs >= ROWS * FULL else 1
+    grid = along_dims(script, stored, member, placement, body, known, rows=rows)
     at_thread(script, member, stored, grid, Access(member.name, 0, tuple(map(Var, member.args))))
     return grid

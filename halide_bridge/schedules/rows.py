@@ -23,6 +23,7 @@ HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
 ELEMENTS, FEWER = 32, 16  # of a row that a thread has where they lie in vectors, up to that many
 SHARE = 64  # bytes of these of all arrays, if those are not fewer than the least
+KEPT = 128  # bytes that a thread keeps at most (``lowering.row_work``)
 SINGLE = 4  # elements where they do not
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
 EACH, BLOCKS = 512, 8  # threads of each of the blocks that have a row together; those blocks
@@ -121,11 +122,17 @@ def _together(
 
 
 def threads_of(
-    extent: int | None, lanes: int, most: int = MOST, bytes_: int = SHARE // ELEMENTS
+    extent: int | None,
+    lanes: int,
+    most: int = MOST,
+    bytes_: int = SHARE // ELEMENTS,
+    *,
+    stored: bool = True,
 ) -> int:
     """Those of a row, ``bytes_`` of whose arrays belong to an element: each loads some vectors,
     which it keeps (``lowering.whole_rows``), so that threads seldom meet. Those of short rows are
-    few of a warp, of long ones ``most``.
+    few of a warp, of long ones ``most``; but where nothing of the row is ``stored``, and half of
+    these can keep it, another block loads a row while one adds up.
     """
     if extent is None:
         return UNKNOWN
@@ -139,6 +146,8 @@ def threads_of(
         turns, half = (-(-extent // (n * lanes)) for n in (threads, threads // 2))
         idle = 5 * turns * threads * lanes > 6 * extent
         threads //= 2 if idle and 2 * half * lanes <= 3 * each else 1
+    if not stored and threads > EACH and extent * bytes_ <= EACH * KEPT:
+        threads = EACH
     return min(most, max(fewest, threads))
 
 

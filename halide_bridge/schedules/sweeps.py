@@ -66,7 +66,7 @@ class Sweeps:
             if each > 1:  # an element is of one thread all through the kernel
                 lanes, parts = each, [replace(part, lanes=each) for part in parts]
         bytes_ = self._bytes(member, mine, shared)
-        threads = self._threads(mine, each, bytes_=bytes_)
+        threads = self._threads(mine, each, bytes_=bytes_, stored=bool(inner))
         if self.spread and threads == rows.MOST and inner and each > 1:
             number = [n for n, a in enumerate(member.args) if a in shared.rows]
             count = prod(self.known.extent(member, n) for n in number)
@@ -158,10 +158,16 @@ class Sweeps:
         return max(1, sum(found.values()))
 
     def _threads(
-        self, members: list[Member], lanes: int, most: int = rows.MOST, bytes_: int = 1
+        self,
+        members: list[Member],
+        lanes: int,
+        most: int = rows.MOST,
+        bytes_: int = 1,
+        *,
+        stored: bool = True,
     ) -> int:
         """Those of a row, which read so many ``lanes`` at once; ``most`` of them. ``bytes_``: of
-        all that is read for an element.
+        all that is read for an element; whether elements are ``stored``, too.
         """
         if not all(map(self._is_whole, members)):
             return LINE
@@ -169,7 +175,7 @@ class Sweeps:
         extents = [self._extent(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
         known = [e for e in extents if e is not None]
         extent = max(known) if len(known) == len(extents) else None
-        return rows.threads_of(extent, lanes, most, bytes_)
+        return rows.threads_of(extent, lanes, most, bytes_, stored=stored)
 
     def _extent(self, e: Expr) -> int | None:
         """A number, or what the user says of it."""

@@ -71,11 +71,10 @@ class Schedule:
 def applied(outputs: list[Any], plan: Plan | HostPlan) -> Schedule:
     """A plan carried out on a pipeline."""
     program = read_program(outputs)
-    placement = place(program, plan.stored)
     if isinstance(plan, HostPlan):
-        scheduling = HostScheduling(program, placement, plan)
+        scheduling = HostScheduling(program, place(program, plan.stored), plan)
     else:
-        scheduling = Scheduling(program, placement, plan)
+        scheduling = Scheduling(program, place(program, plan.stored, plan.known), plan)
     scheduling.run()
     return Schedule(scheduling.script.source, scheduling.report)
 

@@ -176,6 +176,8 @@ class RowWork:
 
 def elements_of(bytes_: int, threads: int) -> int:
     """Elements of a row that a thread of so many has, of whose arrays each takes so many bytes."""
+    if threads == MANY:  # the longest rows of two blocks at a time
+        return BYTES // max(bytes_, 1)
     return min(MOST, max(LEAST, SHARE // max(bytes_, 1))) if threads >= WARP else LEAST
 
 

@@ -145,6 +145,16 @@ def test_channels_and_columns_are_one_sum_and_right(name: str) -> None:
         assert np.array_equal(np.asarray(result, float), wanted)
 
 
+def test_windows_of_known_sizes_come_by_boxes() -> None:
+    """Where a block's windows are is known then: they leave no row of what is stored."""
+    p = Layer(7, 2, 1, 112, 112, 3, 64)
+    out = plain(p)
+    for v, extent in zip((n, y, x, c), p.size, strict=True):
+        out.bound(v, 0, extent)
+    hb.autoschedule(out, target=TARGET, sizes=p.size)
+    assert "map_total_joined_a" in hb.compile(out, target=TARGET).source
+
+
 def test_what_lies_beside_a_window_has_no_say_in_it() -> None:
     """A pixel that is no number is none in the windows that have it, and in no others."""
     p = LAYERS["7 x 7 of 3"]

@@ -23,6 +23,7 @@ from halide_bridge.schedules.recognise.program import (
     number,
 )
 from halide_bridge.schedules.recognise.resampling import resampled_by
+from halide_bridge.schedules.sizes import Guess
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Expr, Var
@@ -72,10 +73,11 @@ class Body:
 @dataclass(slots=True)
 class Placement:
     """``places`` by Func; ``bodies``: the stages of all that are not inside others; ``reader``: who
-    has the registers.
+    has the registers; ``known``: sizes to be fast at, if any are told.
     """
 
     program: Program
+    known: Guess | None = None
     places: dict[str, Place] = field(default_factory=dict[str, Place])
     bodies: dict[str, tuple[Body, ...]] = field(default_factory=dict[str, tuple[Body, ...]])
     reader: dict[str, str] = field(default_factory=dict[str, str])
@@ -97,19 +99,30 @@ class Placement:
         last = (Affine.of(high) - Affine.of(low)).constant
         return None if last is None else last + 1
 
+    def about(self, func: str, d: int) -> int:
+        """The same where it is no number: what is told of it, if that is few."""
+        member, known = self.program.members[func], self.known
+        told = known is not None and known.tells(member, d)
+        return min(_UNKNOWN, known.extent(member, d)) if known and told else _UNKNOWN
 
-def place(program: Program, stored: frozenset[str] = frozenset()) -> Placement:
+
+def place(
+    program: Program, stored: frozenset[str] = frozenset(), known: Guess | None = None
+) -> Placement:
     """Decide it for all Funcs of a pipeline. ``stored``: stable names of those in kernels of their
     own, whoever reads them.
     """
-    found = _placed(program, stored)
+    found = _placed(program, stored, known)
     kernels = (m for m in program if found.places[m.name] is Place.KERNEL and not m.whole(SMALL))
     narrow = {n.label for m in kernels if (n := narrowest(m, program)) is not None}
-    return _placed(program, stored | narrow) if narrow - stored else found
+    return _placed(program, stored | narrow, known) if narrow - stored else found
 
 
-def _placed(program: Program, stored: frozenset[str]) -> Placement:
-    found, written = Placement(program), dict[str, tuple[tuple[str, ...], tuple[Expr, ...]]]()
+def _placed(program: Program, stored: frozenset[str], known: Guess | None) -> Placement:
+    found, written = (
+        Placement(program, known),
+        dict[str, tuple[tuple[str, ...], tuple[Expr, ...]]](),
+    )
     for member in program:
         bodies = tuple(_body(s, written) for s in member.stages)
         if member.label not in stored and _is_inside(member, bodies, program, found):
@@ -180,7 +193,7 @@ def _turns(stage: Stage, access: Access, found: Placement, program: Program) -> 
     member = program.members[stage.func]
     for d, arg in enumerate(member.args):
         if stage.free[d] is not None and arg not in mentioned:
-            times *= found.extent(member.name, d) or _UNKNOWN
+            times *= found.extent(member.name, d) or found.about(member.name, d)
     return times
 
 

@@ -36,6 +36,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32, UINT64
+from selector.lowering.kernels import GridLoop
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.runtime.plan import CopyLimit
 from selector.targets import Target
@@ -94,7 +95,9 @@ class Written:
 class KernelContext:
     """A kernel that is being written. ``copies``: who takes part in them, by what they fill;
     ``inside``: loads that need no test where it stands (``threads.bounds``); ``rows``: what tells
-    whether vectors of a buffer's row begin at multiples, if that has to be asked (``row_vectors``).
+    whether vectors of a buffer's row begin at multiples, if that has to be asked (``row_vectors``);
+    ``counts``: variables of loops over blocks and threads, from 0 on; ``grid``: the loops of its
+    blocks.
     """
 
     name: str
@@ -112,6 +115,8 @@ class KernelContext:
     writer: Builder = field(default_factory=Builder)
     inside: set[Load] = field(default_factory=set[Load])
     rows: dict[str, Expr] = field(default_factory=dict[str, Expr])
+    counts: set[str] = field(default_factory=set[str])
+    grid: tuple[GridLoop, ...] = ()
 
     @property
     def scalar(self) -> ScalarEmitter:
@@ -148,6 +153,13 @@ class KernelContext:
             own = None if names <= self.host.sizes else self.scalar.quotient(e)
             self.host.quotients[e] = (self.names.fresh("quotient"), own)
         return self.host.quotients[e][0]
+
+    def is_met(self, room: Affine) -> bool:
+        """Whether a number is at least 0 wherever a block or thread is."""
+        return all(
+            factor > 0 and all(isinstance(a, Var) and a.name in self.counts for a in atoms)
+            for atoms, factor in room
+        )
 
     def number(self, e: Expr) -> Expr:
         """An integer of the program, for the kernel's control."""

@@ -86,8 +86,8 @@ class KernelEmitter:
         self.windows = WindowEmitter(context, self.tables)
         self.threads = ThreadCode(context)
         if not context.block.persistent:
-            blocks = (x.name for x in kernel.grid if x.min == IntImm(0))
-            self.threads.grid = unconditional(blocks, kernel.body)
+            context.counts.update(x.name for x in kernel.grid if x.min == IntImm(0))
+            self.threads.grid = unconditional(sorted(context.counts), kernel.body)
         self.nests = NestCode(context, self.threads)
         self.bands_filled = False
         self.pipelines = Pipelines()
@@ -303,6 +303,7 @@ class KernelEmitter:
         digits = mixed_radix(numbered, [extent for _, extent in loops[:-1]])
         for (name, _), digit in zip(loops, digits, strict=True):
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
+            self.context.counts.add(name)
             found[name] = self.context.names.stand(f"({spell(digit)})", digit)
         return found
 

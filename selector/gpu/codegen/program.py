@@ -276,7 +276,9 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     shared = SharedMemory(kernel.name, target, layouts)
     params = {b.name: kernel.with_known(b) for b in module.buffers}
     written = Written(loops_of(kernel.body))
-    return KernelContext(kernel.name, target, names, params, block, host, layouts, shared, written)
+    return KernelContext(
+        kernel.name, target, names, params, block, host, layouts, shared, written, grid=kernel.grid
+    )
 
 
 def _declare(kernel: Kernel, context: KernelContext, w: Builder) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
+from selector.gpu.codegen.threads.needs import Needs
 from selector.gpu.codegen.threads.sums import ThreadStatements
-from selector.gpu.codegen.threads.vectors import Needs, Vectors
+from selector.gpu.codegen.threads.vectors import Vectors
 from selector.gpu.ir.expressions import (
     all_of,
     at_least,
@@ -68,6 +69,8 @@ def _ends(needs: Needs, row: Row, context: KernelContext) -> tuple[str, str] | N
     lanes, scalar, thread, count = needs.lanes, context.scalar, row.thread, row.count
     low, high, alike = number(0), number(count), [scalar.legal(t) for t in needs.tests]
     for room, least_ in needs.least.items():
+        if context.is_met(room + least_):
+            continue
         factor, rest = room.coefficient(Var(thread)).constant, room.rest(Var(thread)) + least_
         if factor is None or rest.mentions(thread) or abs(factor) not in (0, lanes):
             return None

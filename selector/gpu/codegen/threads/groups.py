@@ -18,6 +18,7 @@ from itertools import combinations
 from selector.dataclass import dataclass
 from selector.gpu.codegen.threads.ends import Row, deal_out, emit_ends
 from selector.gpu.codegen.threads.lanes import block_behind, goes_on, later, one_lane
+from selector.gpu.codegen.threads.needs import Needs
 from selector.gpu.codegen.threads.sums import ThreadStatements
 from selector.gpu.codegen.threads.vector_code import (
     emit_side_by_side,
@@ -27,7 +28,6 @@ from selector.gpu.codegen.threads.vector_code import (
 )
 from selector.gpu.codegen.threads.vectors import (
     SHIFT,
-    Needs,
     Vectors,
     Windows,
     thread_of,

@@ -12,12 +12,19 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.epilogues.named_parts import named_parts
 from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.gpu.codegen.threads.bounds import emit_tested
-from selector.gpu.codegen.threads.edges import beside, emit_at_edges, emit_beside, reaches_edges
+from selector.gpu.codegen.threads.edges import (
+    beside,
+    emit_at_edges,
+    emit_beside,
+    reaches_edges,
+)
 from selector.gpu.codegen.threads.ends import Row, deal_out, emit_ends
 from selector.gpu.codegen.threads.fills import FLIGHT, Flight, bring, brings
 from selector.gpu.codegen.threads.groups import emit_ahead, emit_together
+from selector.gpu.codegen.threads.interleaved import emit_interleaved
 from selector.gpu.codegen.threads.lanes import dealt, is_short
 from selector.gpu.codegen.threads.loops import emit_whole, whole_iterations
+from selector.gpu.codegen.threads.neighbours import emit_neighbours
 from selector.gpu.codegen.threads.nests import Nest, vector_digits
 from selector.gpu.codegen.threads.reduced import expanded, lane_of
 from selector.gpu.codegen.threads.row_joins import join_row
@@ -30,6 +37,7 @@ from selector.gpu.codegen.threads.runs import as_run, emit_run, is_copy
 from selector.gpu.codegen.threads.scatters import as_scatter, emit_scatter
 from selector.gpu.codegen.threads.sums import emit_sums, side_by_side
 from selector.gpu.codegen.threads.tiles import emit_tile, tiles_of
+from selector.gpu.codegen.threads.unrolled import emit_unrolled
 from selector.gpu.codegen.threads.vector_code import (
     condition_of,
     emit_vectors,
@@ -71,6 +79,7 @@ from selector.lowering.predicates import is_predicated
 from selector.lowering.row_marks import MEET
 
 UNROLLED_STEPS = 32
+TOGETHER = (emit_sums, emit_interleaved, emit_unrolled)  # statements that stand side by side
 
 
 class ThreadCode:
@@ -177,13 +186,15 @@ class ThreadCode:
                 self.statement(x)
             return
         for part in () if emit_together(stmts, self) else side_by_side(stmts):
-            if not (self._tiled(part) or emit_sums(part, self)):
+            if not (self._tiled(part) or any(emit(part, self) for emit in TOGETHER)):
                 for x in part:
                     self.statement(x)
 
     def _loop(self, s: For) -> None:
         if (scatter := as_scatter(s, self.context)) is not None:
             emit_scatter(scatter, self.context)
+            return
+        if emit_neighbours(s, self):
             return
         name, scalar = self.context.names.get(s.name), self.context.scalar
         start, count = scalar.number(s.min), scalar.number(s.extent)
@@ -300,14 +311,18 @@ class ThreadCode:
 
     def _aligned(self, v: Vectors, s: Store, extents: tuple[int, ...], thread: str | None) -> None:
         w, near = self.context.writer, beside(v, self.context)
-        condition = condition_of(near or v.needs, v.given, self.context)
+        needs = near.needs if near else v.needs
+        condition = condition_of(needs, v.given, self.context)
         with w.block() if condition is None else w.when(condition):
-            (emit_beside if near else emit_vectors)(v, self.context)
+            if near is None:
+                emit_vectors(v, self.context)
+            else:
+                emit_beside(v, near, self.context)
         if condition is None:
             return
         edges, own = near is None and reaches_edges(v), self._in_registers(s)
         row = None if edges or own or v.given or not thread else Row(thread, self.alone[thread])
-        if row and emit_ends(near or v.needs, (v,), (s,), row, self):
+        if row and emit_ends(needs, (v,), (s,), row, self):
             return
         with w.otherwise():
             left = emit_at_edges(v, self.context) if edges else None

@@ -12,7 +12,8 @@ from contextlib import nullcontext
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, c_type
 from selector.gpu.codegen.threads.lanes import LANE, one_lane
-from selector.gpu.codegen.threads.vectors import Needs, Vectors, Window, Windows, vectors_of, widest
+from selector.gpu.codegen.threads.needs import Needs
+from selector.gpu.codegen.threads.vectors import Vectors, Window, Windows, vectors_of, widest
 from selector.gpu.ir.expressions import (
     FALSE,
     behind,

@@ -18,9 +18,10 @@ from typing import Protocol
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.codegen.threads.lanes import LANE, one_lane
+from selector.gpu.codegen.threads.needs import Needs
 from selector.gpu.codegen.threads.nests import vector_digits
 from selector.gpu.codegen.threads.vector_code import emit_side_by_side, rows_flag, vector_condition
-from selector.gpu.codegen.threads.vectors import Needs, Vectors, Windows, vectors_of
+from selector.gpu.codegen.threads.vectors import Vectors, Windows, vectors_of
 from selector.gpu.ir.expressions import all_of
 from selector.ir.affine import to_affine
 from selector.ir.contents import holds

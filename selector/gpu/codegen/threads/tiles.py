@@ -17,7 +17,8 @@ from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.gpu.codegen.threads.lanes import LANE, one_lane
-from selector.gpu.codegen.threads.vectors import Needs, Unknown, widest
+from selector.gpu.codegen.threads.needs import Needs, Unknown
+from selector.gpu.codegen.threads.vectors import widest
 from selector.gpu.ir.expressions import all_of, at_least, behind, below, flag, pointer
 from selector.gpu.ir.memory import LoadVector, Point
 from selector.gpu.ir.nodes import Let
@@ -41,7 +42,6 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import conjuncts, free_vars, walk_stmt
-from selector.lowering.predicates import slack
 
 WORD = 4  # bytes of a register
 
@@ -212,21 +212,14 @@ def _needs(
     load: Load, coordinates: Sequence[Expr], storage: Storage, lanes: int
 ) -> tuple[Needs, Needs] | None:
     """Of the lanes, and of the vector as a whole."""
-    common, own, asked = Needs(lanes), Needs(lanes), Needs(lanes)
+    common, own = Needs(lanes), Needs(lanes)
     assert storage.param is not None
     try:
         for c, d in zip(coordinates, storage.param.dims, strict=True):
             along = LANE.name in free_vars(c)
             _inside(to_affine(c), to_affine(d.extent), common if along else own)
         if load.predicate is not None:
-            asked.holds(load.predicate)
-        common.least.update(asked.least)
-        for test in asked.tests:
-            room = slack(test)
-            if room is None:
-                own.tests[test] = None
-            else:
-                own.everywhere(room)
+            common.holds(load.predicate, alike=own)
     except Unknown:
         return None
     return common, own

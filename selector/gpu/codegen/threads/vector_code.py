@@ -11,7 +11,8 @@ from dataclasses import replace
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import c_type
 from selector.gpu.codegen.threads.lanes import LANE
-from selector.gpu.codegen.threads.vectors import SHIFT, Needs, Vectors, Window, is_kept
+from selector.gpu.codegen.threads.needs import Needs
+from selector.gpu.codegen.threads.vectors import SHIFT, Vectors, Window, is_kept
 from selector.gpu.ir.expressions import (
     all_of,
     at_least,
@@ -42,7 +43,8 @@ def vector_condition(v: Vectors, context: KernelContext) -> Expr | None:
 def condition_of(needs: Needs, given: Sequence[Expr], context: KernelContext) -> Expr | None:
     """When all lanes are as they have to be; None if always."""
     scalar = context.scalar
-    rooms = [at_least(scalar.number((r + n).to_expr()), 0) for r, n in needs.least.items()]
+    least = [r + n for r, n in needs.least.items() if not context.is_met(r + n)]
+    rooms = [at_least(scalar.number(room.to_expr()), 0) for room in least]
     tests = [scalar.legal(t) for t in (*given, *needs.tests)]
     found = [*rooms, *tests]
     return both(*found) if found else None
@@ -152,24 +154,29 @@ def _store(v: Vectors, run: str, context: KernelContext) -> None:
 
 
 def _load(window: Window, context: KernelContext, aligned: bool = False) -> None:
-    w, storage, per = context.writer, window.storage, window.per
+    w = context.writer
     if window.anywhere:
         _load_anywhere(window, context, aligned)
         return
     declare(window, context)
-    found = tuple(pieces(window))
-    if len(found) == window.high - window.low:
+    if all(n == 1 for _, n in pieces(window)):
         _load_elements(window, context)
         return
-    with w.when(context.aligned_flag(window.buffer, per)):
-        for k, n in found:
-            if n == 1:
-                to = element(storage.type, pointer(window.name), k - window.first)
-                w.store(to, context.scalar.access(storage, (window.start + k).to_expr()))
-            else:
-                load_vector(window, k, context)
+    with w.when(context.aligned_flag(window.buffer, window.per)):
+        load_pieces(window, context)
     with w.otherwise():
         _load_elements(window, context)
+
+
+def load_pieces(window: Window, context: KernelContext) -> None:
+    """What a window holds, as vectors where they begin at multiples."""
+    w, storage = context.writer, window.storage
+    for k, n in pieces(window):
+        if n == 1:
+            to = element(storage.type, pointer(window.name), k - window.first)
+            w.store(to, context.scalar.access(storage, (window.start + k).to_expr()))
+        else:
+            load_vector(window, k, context)
 
 
 def declare(window: Window, context: KernelContext) -> None:
@@ -178,13 +185,14 @@ def declare(window: Window, context: KernelContext) -> None:
     context.writer.add(Array(window.name, c_type(window.storage.type), size, alignment))
 
 
-def load_vector(window: Window, k: int, context: KernelContext) -> None:
-    """The vector that begins at an element of a window."""
+def load_vector(window: Window, k: int, context: KernelContext, wanted: Expr | None = None) -> None:
+    """The vector that begins at an element of a window, or zeros where it is not ``wanted``."""
     storage, to = window.storage, number(k - window.first)
     at = context.scalar.number((window.start + k).to_expr())
     source = behind(pointer(storage.base), storage.start, at)
     alignment = window.per * storage.type.bytes
-    context.writer.add(LoadVector(pointer(window.name), to, source, alignment))
+    vector = LoadVector(pointer(window.name), to, source, alignment, wanted=wanted)
+    context.writer.add(vector)
 
 
 def _load_anywhere(window: Window, context: KernelContext, aligned: bool) -> None:

@@ -17,6 +17,7 @@ from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.codegen.threads.lanes import LANE, goes_on, later, one_lane
+from selector.gpu.codegen.threads.needs import Needs, Unknown
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.contents import holds
 from selector.ir.nodes import (
@@ -27,7 +28,6 @@ from selector.ir.nodes import (
     Expr,
     IntImm,
     Load,
-    Not,
     Select,
     Store,
     Var,
@@ -36,61 +36,13 @@ from selector.ir.nodes import (
 from selector.ir.traverse import free_vars, replaced_all, substitute, walk_expr
 from selector.lowering.boundaries import clamps, inner_side
 from selector.lowering.kept_rows import KEPT
-from selector.lowering.predicates import slack, unpredicated
+from selector.lowering.predicates import unpredicated
 
 VECTOR_BYTES = 16
 MOST_LANES = 64
 APART = 4  # elements between lanes of which all that lie between are loaded, too
 SHIFT = Var("$shift")  # lanes that vectors begin later
 _Place = tuple[str, Affine, int]  # a buffer, where lane 0 is in it but for its offset, and the step
-
-
-class Unknown(Exception):  # noqa: N818
-    """It cannot be told when all lanes are inside."""
-
-
-@dataclass(slots=True)
-class Needs:
-    """When a statement goes as vectors: what has to be at least zero in all ``lanes``, by all but
-    its constant, and further tests.
-    """
-
-    lanes: int
-    least: dict[Affine, int] = field(default_factory=dict[Affine, int])
-    tests: dict[Expr, None] = field(default_factory=dict[Expr, None])
-
-    def everywhere(self, room: Affine) -> None:
-        """Not negative for any lane."""
-        factor, rest = room.coefficient(LANE).constant, room.rest(LANE)
-        if factor is None or rest.mentions(LANE.name):
-            raise Unknown
-        low = rest.offset + min(0, factor * (self.lanes - 1))
-        rest = rest - rest.offset
-        if rest.terms:
-            self.least[rest] = min(low, self.least.get(rest, low))
-        elif low < 0:
-            raise Unknown
-
-    def update(self, others: Needs) -> None:
-        """Those of others as well."""
-        for room, least in others.least.items():
-            self.least[room] = min(least, self.least.get(room, least))
-        self.tests.update(others.tests)
-
-    def holds(self, condition: Expr, *, wanted: bool = True) -> None:
-        """In all lanes, or in none."""
-        match condition:
-            case Not(value):
-                self.holds(value, wanted=not wanted)
-            case Binary(BinaryOp.AND | BinaryOp.OR as op, a, b) if wanted == (op is BinaryOp.AND):
-                self.holds(a, wanted=wanted)
-                self.holds(b, wanted=wanted)
-            case _ if LANE.name not in free_vars(condition):
-                self.tests[condition if wanted else Not(condition)] = None
-            case _ if (room := slack(condition)) is not None:
-                self.everywhere(room if wanted else -room - 1)
-            case _:
-                raise Unknown
 
 
 @dataclass(slots=True)
@@ -247,12 +199,17 @@ class Windows:
             self._note_pixel(load)
         return loads
 
-    def replaced(self, value: Expr) -> Expr:
-        """A lane's value with loads of the thread's arrays."""
-        loads = self.note(value)
+    def enter(self, *values: Expr) -> dict[Load, tuple[_Place, int]]:
+        """What values of a lane load, and where: all of it is in windows then."""
+        loads = [load for value in values for load in self.note(value)]
         places = {e: place for e in dict.fromkeys(loads) if (place := self._place(e)) is not None}
         for at, offset in sorted(places.values(), key=lambda place: place[1]):
             self._enter(*at, offset)
+        return places
+
+    def replaced(self, value: Expr) -> Expr:
+        """A lane's value with loads of the thread's arrays."""
+        places = self.enter(value)
         for e, (at, offset) in places.items():
             if (window := self._of(*at, offset)) is not None:
                 window.loads.append((offset, e))
@@ -276,12 +233,15 @@ class Windows:
         self.needs.update(needs)
         return (load.buffer, start - start.offset, step), start.offset
 
-    def inside(self, load: Load, needs: Needs) -> Expr:
-        """The index of a load that is inside of its array in all lanes, and bent in none."""
+    def inside(self, load: Load, needs: Needs, alike: Needs | None = None) -> Expr:
+        """The index of a load that is inside of its array in all lanes, and bent in none. What is
+        ``alike`` for all lanes of what is zeros elsewhere may be told apart.
+        """
+        index, own = _unclamped(load.index, needs), needs
         if load.predicate is not None:
-            needs.holds(load.predicate)
-        index = _unclamped(load.index, needs)
-        self._inside(self.context.storages[load.buffer], to_affine(index), needs)
+            own = alike or needs
+            needs.holds(load.predicate, alike=alike)
+        self._inside(self.context.storages[load.buffer], to_affine(index), needs, own)
         return index
 
     def _note_pixel(self, load: Load) -> None:
@@ -306,7 +266,7 @@ class Windows:
         for name, count in self.pixels.items():
             yield Compare(CompareOp.EQ, Var(name), IntImm(count))
 
-    def _inside(self, storage: Storage, index: Affine, needs: Needs) -> None:
+    def _inside(self, storage: Storage, index: Affine, needs: Needs, alike: Needs) -> None:
         if storage.param is None:
             if storage.elements is None:
                 raise Unknown
@@ -318,10 +278,10 @@ class Windows:
                 raise Unknown
             inside = [(to_affine(c), to_affine(d.extent)) for c, d in zip(found, dims, strict=True)]
         for coordinate, extent in inside:
-            ends = clamps(coordinate) if self.rows else ()
-            needs.everywhere(ends[0] if ends else coordinate)
+            ends, own = clamps(coordinate), needs if coordinate.mentions(LANE.name) else alike
+            own.everywhere(ends[0] if ends else coordinate)
             for most in ends or (coordinate,):
-                needs.everywhere(extent - most - 1)
+                own.everywhere(extent - most - 1)
 
     def _enter(self, buffer: str, start: Affine, step: int, offset: int) -> None:
         lanes = self.needs.lanes * step

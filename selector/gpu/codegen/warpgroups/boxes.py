@@ -34,6 +34,7 @@ from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, to_affine
 from selector.ir.nodes import Binary, BinaryOp, BufferParam, Dim, Expr, For, IntImm, LetStmt, Var
 from selector.ir.traverse import change_expr, conjuncts, free_vars, substitute
+from selector.lowering.kernels import GridLoop
 from selector.lowering.predicates import TRUE, slack
 from selector.lowering.ranges import constant_ends
 from selector.targets import LARGEST_BOX
@@ -122,7 +123,7 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     if to.panels is None or source.param is None or copy.continued:
         return None
-    tensor = tensor_of(copy, source, context.contents.loops.around)
+    tensor = tensor_of(copy, source, (*context.grid, *context.contents.loops.around))
     if tensor is None:
         return None
     panels, (dims, at) = to.panels, tensor
@@ -261,7 +262,7 @@ def _holds_from(room: Affine | None, place: Affine) -> bool:
 
 
 def tensor_of(
-    copy: Copy, source: Storage, loops: Iterable[For | LetStmt] = ()
+    copy: Copy, source: Storage, loops: Iterable[GridLoop | For | LetStmt] = ()
 ) -> tuple[tuple[Dim, ...], list[Affine]] | None:
     """The dimensions of a copy's source and its coordinates in them, innermost first; None where
     rows are not what they look like. ``loops``: those of the kernel.
@@ -306,12 +307,15 @@ def _by_rows(
     return tuple(reversed(dims)), [rest, *reversed(found)]
 
 
-def _ranges(copy: Copy, loops: Iterable[For | LetStmt]) -> dict[str, tuple[int, int]]:
+def _ranges(copy: Copy, loops: Iterable[GridLoop | For | LetStmt]) -> dict[str, tuple[int, int]]:
     """The first and the last value of variables, where they are numbers."""
     found = dict[str, tuple[int, int]]()
     for loop in loops:
         match loop:
-            case For(name=name, min=IntImm(value=low), extent=IntImm(value=extent)):
+            case (
+                GridLoop(name, IntImm(low), IntImm(extent))
+                | For(name=name, min=IntImm(value=low), extent=IntImm(value=extent))
+            ):
                 found[name] = low, low + extent - 1
             case _:
                 pass

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from halide_bridge.schedules.recognise.channels import Channels, channels_of
+from halide_bridge.schedules.recognise.costs import LOAD, distinct
 from halide_bridge.schedules.recognise.divided import is_held_back
 from halide_bridge.schedules.recognise.layers import Layer, layer_of
 from halide_bridge.schedules.recognise.products import Product, product_of
@@ -237,6 +238,7 @@ def _shape(product: Product, program: Program, known: Guess) -> contraction.Shap
     return contraction.Shape(
         known.extent(member, product.m), known.extent(member, 0), max(1, k), element,
         4, product.a.along, product.b.along, max(1, batch), _reads_beside(product, program),
+        _operations_behind(product, program),
     )  # fmt: skip
 
 
@@ -244,6 +246,13 @@ def _reads_beside(product: Product, program: Program) -> bool:
     """Whether what reads the sums reads something else as well."""
     readers = program.readers(program.members[product.func])
     return any(a.func != product.func for m in readers for a in m.accesses())
+
+
+def _operations_behind(product: Product, program: Program) -> int:
+    """Of what becomes of a sum, which is in a register."""
+    readers = program.readers(program.members[product.func])
+    values = (value for m in readers if m.pure for value in m.stages[0].values)
+    return sum(max(0, distinct(value) - LOAD) for value in values)
 
 
 def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:

@@ -48,6 +48,18 @@ def products(width: int, factor: float | None, through: bool) -> hl.Func:
     return out
 
 
+def test_elements_of_a_thread_are_rows_apart() -> None:
+    """A turn of all threads has whole rows: only the row is another in the next one."""
+    kernel = hb.compile(products(16, None, through=False), target="sm_80")
+    assert "const int v0 = lane % 16;" in kernel.source
+    assert "const int v1 = lane / 16 + step * 2;" in kernel.source
+    rng = np.random.default_rng(3)
+    image, matrix = (rng.standard_normal(s).astype(np.float16) for s in ((21, 32), (32, 40)))
+    result = run(kernel, I=image, K=matrix, sizes=(21, 40))
+    truth = image.astype(float) @ matrix
+    assert np.linalg.norm(result - truth) <= 1e-3 * np.linalg.norm(truth)
+
+
 def test_rows_of_an_intermediate_leave_in_whole_chunks() -> None:
     kernel = hb.compile(products(32, None, through=True), target="sm_80")
     assert "*(uint4*)to = *(const uint4*)from;" in kernel.source

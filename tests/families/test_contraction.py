@@ -454,3 +454,17 @@ def test_where_the_model_promises_little_the_usual_tiling_is_picked() -> None:
     assert pick(skinny, H200) == choice.best(skinny, H200)
     older = machine_for("sm_80")
     assert pick(square, older) == choice.best(square, older)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "operations"),
+    [(1576, 3072, 768, 27), (6272, 1536, 384, 27), (1576, 3072, 768, 7), (12544, 768, 192, 7)],
+)
+def test_much_that_becomes_of_sums_is_shared_by_groups(
+    m: int, n: int, k: int, operations: int
+) -> None:
+    """With one group those took 19 to 58 % longer on an H200; a store alone has tiles for one."""
+    shape = Shape(m, n, k, result_bytes=4, along_b=True, reads=True)
+    machine = machine_for("sm_90a", "H200")
+    assert pick(shape, machine).parts == 1
+    assert pick(replace(shape, operations=operations), machine).parts > 1

@@ -5,6 +5,7 @@ constraint has a case, the choice is quick and always the same.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +20,8 @@ from verified import INTERPRETED
 import halide_bridge as hb
 from halide_bridge.schedules import Windows, schedule_windows
 from selector.families.windows import Axis, Shape, Tiling, candidates, estimate, pick, ranked
-from selector.families.windows.limits import shared_bytes, why_not
+from selector.families.windows.cost import read_bytes
+from selector.families.windows.limits import beside, shared_bytes, why_not
 from selector.families.windows.space import smallest, space
 from selector.families.windows.tiling import group_outputs
 from selector.machine import MACHINES, machine_for
@@ -193,3 +195,30 @@ def test_the_model_chooses_well_where_it_was_not_fitted() -> None:
     assert len(lost) == 22
     assert fmean(lost) < 0.03
     assert max(lost) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("taps", "outputs", "vectors"),
+    [(56, 256, 2), (64, 128, 4), (96, 256, 4), (224, 128, 8), (224, 128, 16)],
+)
+def test_windows_of_a_long_band_are_read_once(taps: int, outputs: int, vectors: int) -> None:
+    """The matrices that a warp loads are as many bytes as the model says."""
+    shape, tiling = Shape(4096, 4096, Axis(taps)), Tiling("warp", outputs, vectors, 1, 4)
+    kernel = filtered(shape, tiling).source.split('extern "C"')[-1]
+    loads = Counter(re.findall(r"\bldmatrix(\d?)\(", kernel))
+    matrices = sum(int(count or 1) * times for count, times in loads.items())
+    assert 128 * matrices == pytest.approx(read_bytes(tiling, shape) / tiling.units, rel=0.03)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.name)
+def test_short_bands_are_given_the_blocks_that_the_model_counts_on(machine: Any) -> None:
+    """Those of few sums, and long bands, are the compiler's choice."""
+    target = find_target(machine.target)
+    for taps in (24, 48, 96):
+        shape = Shape(4096, 4096, Axis(taps))
+        for t in space(shape, target):
+            if t.width == 512 and t.units == 4:
+                assert t.resident == (beside(t, shape, target) if taps < 57 else 0)
+            assert t.resident <= beside(t, shape, target) or t.resident == 3
+            if t.width < 512:
+                assert t.resident == 0

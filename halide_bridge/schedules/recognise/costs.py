@@ -32,6 +32,19 @@ def operations(e: Expr) -> int:
     return total
 
 
+def distinct(e: Expr) -> int:
+    """Of one element, where what stands in several places is computed once."""
+    found, waiting = dict[Expr, None](), [e]
+    while waiting:
+        part = waiting.pop()
+        if part not in found:
+            found[part] = None
+            waiting += (
+                () if isinstance(part, Call) and ELEMENT in part.name else expr_children(part)
+            )
+    return sum(map(_one, found))
+
+
 def written(e: Expr) -> int:
     """How many multiply-adds what is done with loaded elements is as long as, as NVRTC sees it:
     calls and divisions are sequences, angles are reduced in a loop, products of integers take it as

@@ -31,6 +31,7 @@ from selector.targets import Multiprocessor, Target, find_target
 SUM_BYTES = 4
 MOST_IN_CLUSTER = 2  # blocks
 MOST_STAYING = 2  # blocks that stay on a multiprocessor
+ONE_BY_ONE = 4  # times as long operations on results take that lanes store so
 STRIP = 32  # columns of a vector statement whose results leave as one box
 
 
@@ -76,8 +77,9 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     rounds = -(-blocks // together)
     leaving = 0.0
     if t.persistent:  # while the ring is filled, groups multiply and hand over results in turn
-        multiplying = max(multiplying, rounds * (own + fitted.store))
-        leaving = rounds * storing
+        working = _working(t, shape, machine, fitted)
+        multiplying = max(multiplying, rounds * (own + fitted.store + working))
+        leaving = rounds * (storing - working)
     else:
         waiting += (rounds - 1) * fitted.again / together
         last = storing if together == 1 else _storing(t, shape, machine, fitted, together)
@@ -128,7 +130,7 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     if stays:
         turns = -(-blocks // MOST_STAYING)
         multiplying = max(multiplying, turns * (multiplying / blocks + fitted.store))
-        memory = max(memory, turns * storing)
+        memory = max(memory, turns * (storing - _working(t, shape, machine, fitted)))
         own = min(own, (memory**p + filling**p + multiplying**p) ** (1 / p))
     return apart + storing + own
 
@@ -219,14 +221,21 @@ def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together
     """
     elements = min(t.m, shape.m) * min(t.n, shape.n)
     size = SUM_BYTES if t.part else shape.result_bytes
+    store = fitted.store + _working(t, shape, machine, fitted)
     if t.swapped:
-        return fitted.store + together * fitted.scattered * elements / machine.megahertz
+        return store + together * fitted.scattered * elements / machine.megahertz
     boxes = t.unit == "group" and shape.n * size % 16 == 0
     sectors = elements * size / (32 if boxes or t.part else 16)
     clocks = fitted.sector * sectors
     if t.unit == "group":
         clocks += fitted.narrow * elements if t.vector_columns < STRIP else 0.0
-    return fitted.store + (clocks if boxes else together * clocks) / machine.megahertz
+    return store + (clocks if boxes else together * clocks) / machine.megahertz
+
+
+def _working(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
+    """What becomes of a block's sums, by its threads, slower where they store one by one."""
+    operations = 0 if t.part else shape.operations * (ONE_BY_ONE if t.swapped else 1)
+    return fitted.operation * operations * t.accumulators / machine.megahertz
 
 
 def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:

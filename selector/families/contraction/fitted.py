@@ -27,7 +27,8 @@ class Fitted:
     multiplies. ``copy_kernel``: of a copy ahead, beside its bytes, which take ``turned_copy`` times
     as long where it turns them. ``store``: until a block has handed over its results, and clocks
     for a ``sector`` of them, for an element in a ``narrow`` strip, or for one that a lane stores by
-    itself, where operands are swapped (``scattered``). ``turn``: clocks between runs of a group
+    itself, where operands are swapped (``scattered``), and of a thread for an ``operation`` on a
+    result of its own. ``turn``: clocks between runs of a group
     alone; ``step``: from a warp's loads to its next ones, and for each result of ``single`` floats;
     ``turning``: times as long it reads bytes that do not lie along the sum. ``adding``: of the
     kernel that adds parts, beside ``round``, of the loads of a thread that are on their way at
@@ -58,6 +59,7 @@ class Fitted:
     sector: float = 1.32
     narrow: float = 0.06
     scattered: float = 0.42
+    operation: float = 0.65
     turn: float = 0.64
     step: float = 105.0
     single: float = 0.25

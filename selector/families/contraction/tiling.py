@@ -23,8 +23,8 @@ class Shape:
     """Extents of ``C[m, n] = sum_k A[m, k] * B[k, n]``; n is innermost in C. ``bytes`` of an
     operand's element, ``result_bytes`` of one of C. ``along_a``, ``along_b``: neighbours in the
     operand's memory are neighbours in the sum. ``batch``: products of that size, each of operands
-    of its own. ``reads``: what becomes of the sums reads inputs. ``integers``: sums are of bytes,
-    in 32 bits.
+    of its own. ``reads``: what becomes of the sums reads inputs; for each there are so many
+    ``operations``. ``integers``: sums are of bytes, in 32 bits.
     """
 
     m: int
@@ -36,6 +36,7 @@ class Shape:
     along_b: bool = False
     batch: int = 1
     reads: bool = False
+    operations: int = 0
 
     @property
     def integers(self) -> bool:

@@ -5,10 +5,11 @@ multiplied with bands; each of these keeps the multiprocessor busy for a while. 
 multiprocessor overlap their waiting; blocks beyond those that fit wait for a second wave. What is
 no property of a GPU was fitted to times of 43 filters on an H200 (``casestudies/measuring/model``);
 some of the best schedules of each had more weight than the rest. Of warps it was fitted again to
-tilings of 14 filters of rows of 48 to 112 taps and of 23 other filters on an H100 (2026-11-27),
-while what it foretold for others on an H200 counted a fifth. What blocks take that make what they
-read was fitted to 12 separable filters on an H100 (``tests/gpu/build_separable.py``): the
-choice between two kernels and one loses 0.1 % there, and 1.6 % at eight that were held out.
+328 times of 52 filters on an H200 (2026-11-28), 36 of rows of 8 to 256 taps, while what it had
+foretold for 44 others counted a fifth: of filters that were held out, a third in turn, the choice
+lost 1.5 % in the mean before and 0.7 % after. What blocks take that make what they read was fitted
+to 12 separable filters on an H100 (``tests/gpu/build_separable.py``): the choice between two
+kernels and one loses 0.1 % there, and 1.6 % at eight that were held out.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from math import ceil
 
 from selector.dataclass import dataclass
 from selector.families.windows.limits import (
+    LONG,
     band_bytes,
+    beside,
     depth,
-    held_threads,
     made_bytes,
-    registers,
     shared_bytes,
     staged_bytes,
     turns,
@@ -51,24 +52,24 @@ class Fitted:
     of the copy rate; ``norm``: how well all these overlap (exponent). ``launch``: microseconds.
     """
 
-    products: float = 0.707
-    shared: float = 0.312
-    staged: float = 2.18
-    output: float = 0.193
-    start: float = 189.0
-    copy: float = 22.4
-    turn: float = 10.8
-    store: float = 43.0
-    band: float = 16.7
-    edge: float = 2.11
+    products: float = 0.584
+    shared: float = 0.662
+    staged: float = 1.93
+    output: float = 1.2
+    start: float = 248.0
+    copy: float = 21.1
+    turn: float = 9.01
+    store: float = 33.1
+    band: float = 37.0
+    edge: float = 1.77
     rows: float = 1.67
-    dram: float = 0.95
+    dram: float = 0.996
     norm: float = 2.91
-    launch: float = 2.29
-    bands: float = 1.32
-    wait: float = 125.0
-    drain: float = 0.418
-    tail: float = 0.131
+    launch: float = 1.6
+    bands: float = 1.92
+    wait: float = 126.0
+    drain: float = 0.429
+    tail: float = 0.166
 
 
 WARPS = Fitted()
@@ -167,7 +168,7 @@ def _throughput(t: Tiling, shape: Shape, machine: Machine, f: Fitted) -> float:
     rows = 1 if shape.down else shape.y.taps
     return (
         f.products * outputs * rows * depth(t, shape) / rate
-        + f.shared * _windows(t, shape) / machine.shared
+        + f.shared * read_bytes(t, shape) / machine.shared
         + f.output * outputs / 1e3
     )
 
@@ -206,8 +207,20 @@ def _staged(t: Tiling, shape: Shape, f: Fitted) -> float:
     return more * staged_bytes(t, shape)
 
 
+def read_bytes(t: Tiling, shape: Shape) -> float:
+    """Bytes that the units of a block read of the staged rows. Windows of a long band meet: what
+    is read for one is in registers for the next.
+    """
+    windows, long = _windows(t, shape), LONG * shape.x.step
+    beyond = depth(t, shape) - long
+    if t.unit == "group" or shape.y.taps > 1 or beyond <= 0:
+        return windows
+    reach = shape.x.step * t.width / shape.x.phases
+    return windows * (1 + beyond / reach) * long / (long + beyond)
+
+
 def _windows(t: Tiling, shape: Shape) -> float:
-    """Bytes that the units of a block read of the staged rows."""
+    """Bytes that the units of a block multiply, a window for each of its outputs of a phase."""
     window = CONVERTED * depth(t, shape) if shape.converted else shape.bytes * depth(t, shape)
     if shape.down:
         return window * t.width * t.height / shape.band
@@ -229,18 +242,11 @@ def _bytes(shape: Shape) -> float:
 
 def _resident(t: Tiling, shape: Shape, machine: Machine, shared: int) -> int:
     """Blocks that run on a multiprocessor at once."""
-    room = find_target(machine.target).multiprocessor
+    target = find_target(machine.target)
+    room = target.multiprocessor
     assert room is not None
-    warps = held_threads(t) // 32
-    return max(
-        1,
-        min(
-            room.blocks,
-            room.warps // warps,
-            room.registers // (32 * warps * registers(t, shape)),
-            room.shared_memory // (shared + room.reserved_shared),
-        ),
-    )
+    by_memory = room.shared_memory // (shared + room.reserved_shared)
+    return max(1, min(beside(t, shape, target), by_memory))
 
 
 def worth_rounding(shape: Shape, machine: Machine) -> bool:

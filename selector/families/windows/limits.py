@@ -108,6 +108,14 @@ def registers(t: Tiling, shape: Shape) -> int:
     return max(32, sums + OTHERS + more)
 
 
+def beside(t: Tiling, shape: Shape, target: Target) -> int:
+    """Blocks that a multiprocessor has registers and warps for."""
+    room, warps = target.multiprocessor, held_threads(t) // 32
+    assert room is not None
+    held = rounded(registers(t, shape), 8)  # a warp's are 256 at a time
+    return max(1, min(room.blocks, room.warps // warps, room.registers // (32 * warps * held)))
+
+
 def staged_width(t: Tiling, shape: Shape) -> int:
     """Elements of a staged row."""
     if t.unit == "group":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from math import lcm
 
-from selector.families.windows.limits import why_not
+from selector.families.windows.limits import LONG, accumulators, beside, depth, why_not
 from selector.families.windows.tiling import (
     LONGEST_BAND,
     Shape,
@@ -21,6 +22,7 @@ OUTPUTS = (128, 256)
 VECTORS = (1, 2, 4, 8, 10, 16)  # of a row
 ROWS = (2, 4, 8)
 UNITS = (2, 4, 8)
+SUMS = 16  # of a thread: of fewer as many blocks as may be have room
 GROUP_ROWS = (4, 8, 16)
 GROUP_UNITS = (2, 4)
 GROUP_SEGMENTS = (1, 2, 3, 4, 8, 16)
@@ -30,7 +32,7 @@ GROUP_STAGES = (1, 2)
 def space(shape: Shape, target: Target) -> Iterator[Tiling]:
     """All that a target takes, each once; the smallest one where it takes none."""
     seen = set[Tiling]()
-    for tiling in (*_warps(shape), *_groups(shape)):
+    for tiling in (*_warps(shape, target), *_groups(shape)):
         if tiling not in seen and not why_not(tiling, shape, target):
             seen.add(tiling)
             yield tiling
@@ -48,7 +50,7 @@ def smallest(shape: Shape) -> Tiling:
     return Tiling(outputs=outputs, rows=1, units=1)
 
 
-def _warps(shape: Shape) -> Iterator[Tiling]:
+def _warps(shape: Shape, target: Target) -> Iterator[Tiling]:
     if shape.down:
         for outputs, vectors, rows, units in product((16, 32), (2, 4, 8), (1, 2), UNITS):
             yield Tiling("warp", outputs, vectors, rows * shape.band, units)
@@ -62,7 +64,7 @@ def _warps(shape: Shape) -> Iterator[Tiling]:
         return
     widths = OUTPUTS if OUTPUTS[0] % whole(shape.x.phases) == 0 else (whole(shape.x.phases),)
     if shape.y.taps == 1:
-        yield from _along_rows(shape, widths)
+        yield from _along_rows(shape, widths, target)
         return
     taps = _unrolled(shape.y.taps)
     for outputs, rows, units, tap_rows in product(widths, ROWS, UNITS, taps):
@@ -70,15 +72,19 @@ def _warps(shape: Shape) -> Iterator[Tiling]:
         yield Tiling("warp", outputs, 1, rows, units, tap_rows)
 
 
-def _along_rows(shape: Shape, widths: tuple[int, ...]) -> Iterator[Tiling]:
+def _along_rows(shape: Shape, widths: tuple[int, ...], target: Target) -> Iterator[Tiling]:
     """Wide blocks spread what windows overlap, and the work on the band; three of eight warps on a
     multiprocessor have the registers that they need. Four warps with the longest band spill theirs.
+    Of a short band the compiler takes fewer or more than the sums need: it is told for how many
+    blocks there is room.
     """
     for outputs, vectors, units in product(widths, VECTORS, (4, 8)):
-        wide = outputs * vectors > 1024
-        if not (wide and units == 4 and shape.x.taps >= LONGEST_BAND):
-            resident = 3 if wide and units == 8 else 0
-            yield Tiling("warp", outputs, vectors, 1, units, resident=resident)
+        tiling, wide = Tiling("warp", outputs, vectors, 1, units), outputs * vectors > 1024
+        if wide and units == 8:
+            yield replace(tiling, resident=3)
+        elif not (wide and shape.x.taps >= LONGEST_BAND):
+            short = depth(tiling, shape) <= LONG and accumulators(tiling) >= SUMS
+            yield replace(tiling, resident=beside(tiling, shape, target) if short else 0)
 
 
 def _unrolled(taps: int) -> tuple[int, ...]:

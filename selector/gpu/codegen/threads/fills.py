@@ -4,14 +4,15 @@ first is waited for: what fills shared memory from global memory, and what leave
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from math import prod
 
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, c_type
 from selector.gpu.codegen.threads.nests import Nest
-from selector.gpu.ir.expressions import element, less, number, plus, pointer, times
+from selector.gpu.ir.expressions import element, less, mixed_radix, number, plus, pointer, times
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let
 from selector.ir.nodes import Expr, Load, Store
@@ -46,25 +47,36 @@ def bring(
     nest: Nest,
     flight: Flight,
     context: KernelContext,
-    digits: Callable[[Nest], None],
+    digits: Callable[[Nest, Iterable[Expr] | None], None],
     store: Callable[[Store, Expr | None, Expr], None],
 ) -> None:
-    """All elements of a nest. ``digits`` declares those of number ``i``, ``store`` stores what is
-    held under a condition.
+    """All elements of a nest. ``digits`` declares those that it is given, else those of number
+    ``i``; ``store`` stores what is held under a condition.
     """
     w, value = context.writer, nest.store.value
     name = context.names.fresh("held")
     held = element(value.type, pointer(name), "step")
     total, step = flight.total, number(flight.size * flight.count)
     first = flight.thread if total is None else number("first")
+    own = _own_digits(nest, flight)
     with w.block() if total is None else w.loop("first", flight.thread, total, step=step):
         w.add(Array(name, c_type(value.type), flight.count))
         for stored in (False, True):
             with w.loop("step", number(0), number(flight.count), "unrolled"):
-                w.add(Let("int", ("i",), (plus(first, times("step", flight.size)),)))
+                if own is None:
+                    w.add(Let("int", ("i",), (plus(first, times("step", flight.size)),)))
                 with nullcontext() if total is None else w.when(less("i", total)):
-                    digits(nest)
+                    digits(nest, own)
                     if stored:
                         store(nest.store, nest.condition, held)
                     else:
                         w.store(held, context.scalar.legal(value))
+
+
+def _own_digits(nest: Nest, flight: Flight) -> tuple[Expr, ...] | None:
+    """Those of a thread's element ``step``, where only the last one is another in each step."""
+    below = [digit.count or 0 for digit in nest.digits[:-1]]
+    if flight.total is not None or prod(below) < 2 or flight.size % prod(below):
+        return None
+    *same, last = mixed_radix(flight.thread, below)
+    return (*same, plus(last, times("step", flight.size // prod(below))))

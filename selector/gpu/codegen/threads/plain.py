@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from math import prod
@@ -120,10 +120,11 @@ class ThreadCode:
             self._digits(nest)
             self._guarded(nest.store, nest.condition)
 
-    def _digits(self, nest: Nest) -> None:
-        """Declare the digits of iteration ``i``."""
+    def _digits(self, nest: Nest, values: Iterable[Expr] | None = None) -> None:
+        """Declare the digits of iteration ``i``, or those of the given values."""
         extents = [self.context.scalar.number(digit.extent) for digit in nest.digits]
-        for digit, value in zip(nest.digits, mixed_radix("i", extents[:-1]), strict=False):
+        values = mixed_radix("i", extents[:-1]) if values is None else values
+        for digit, value in zip(nest.digits, values, strict=False):
             name = self.context.names.get(digit.var.name)
             self.context.writer.add(Let("int", (name,), (value,)))
 

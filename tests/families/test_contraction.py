@@ -65,7 +65,7 @@ def has_room(kernel: Any, problem: Problem, tiling: Tiling) -> None:
     than 40 registers.
     """
     usages = resource_usage(kernel.cubin())
-    gathers = tiling.swapped and problem.operand == "s8"
+    gathers = bool({*problem.shape.across} - {*tiling.copied}) and tiling.unit == "warp"
     assert all(u.local_accesses <= 8 * gathers for u in usages.values()), tiling.label
     foretold = shared_bytes(tiling, problem.shape)
     launch = kernel.plan.launches[-2 if tiling.part else -1]

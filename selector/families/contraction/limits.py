@@ -88,9 +88,10 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
 
 def _boxes(t: Tiling, shape: Shape) -> bool:
     """Whether rows of both operands for warps are whole swizzled ones, and bytes along the sum."""
-    if shape.across:
+    if any(x not in t.copied for x in shape.across):
         return False
-    inner = (t.k if shape.along(x) else extent for x, extent in (("A", t.m), ("B", t.n)))
+    along = {x: shape.along(x) or x in shape.across for x in "AB"}
+    inner = (t.k if along[x] else extent for x, extent in (("A", t.m), ("B", t.n)))
     return all(i * shape.bytes in SWIZZLED or i * shape.bytes % LINE == 0 for i in inner)
 
 

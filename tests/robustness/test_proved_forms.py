@@ -33,8 +33,8 @@ ROOMS = {
         of_texts,
         {"annotate_movement": 400, "prepare": 400, "slice_reductions": 20, "compute_operands": 600},
     ),
-    "wmma": (lambda: of_pipelines("wmma"), {"expand": 8, "compute_operands": 350}),
-    "amx": (lambda: of_pipelines("amx"), {"expand": 8, "compute_operands": 350}),
+    "wmma": (lambda: of_pipelines("wmma"), {"expand": 4, "compute_operands": 350}),
+    "amx": (lambda: of_pipelines("amx"), {"expand": 4, "compute_operands": 350}),
     "sums": (
         of_sums,
         {"prepare": 60, "as_decoded": 2, "split_sums": 10, "factor_gains": 3, "expand": 12},

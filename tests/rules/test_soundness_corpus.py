@@ -23,7 +23,9 @@ from machines import MACHINES, Machine
 from statement_variants import variants
 from text_variants import filters, products
 
-pytestmark = pytest.mark.verified("casestudies", "selector/families", "selector/machine")
+pytestmark = pytest.mark.verified(
+    "casestudies", "selector/families", "selector/lowering", "selector/machine"
+)
 
 
 @cache

@@ -123,7 +123,7 @@ def blocks_there_and_back(tile: int = 16) -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     "rows_then_columns": separable,
-    "rows_with_an_edge": lambda: separable(edge=True, centred=True),
+    "rows_with_an_edge": lambda: separable(edge=True, centred=True, large=(3648, 5472)),
     "five_taps": lambda: separable(edge=True, centred=True, taps=5),
     "from_a_bias": lambda: separable(bias=True),
     "bytes": bytes_,

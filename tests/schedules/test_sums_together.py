@@ -42,7 +42,7 @@ def test_one_product_is_stored_with_what_reads_both() -> None:
     case: Plain = power_spectrum()
     found = report(case.outputs, power=(2048, 2048))
     assert found.count("on tensor units by wgmma") == 2, found
-    assert "power: in a kernel of its own, 384 threads a block" in found, found
+    assert "power: in a kernel of its own, 640 threads a block" in found, found
 
 
 def test_means_and_deviations() -> None:

@@ -364,6 +364,17 @@ def carries(dims: tuple[Dim, ...]) -> tuple[tuple[int, int, int], ...]:
     )
 
 
+def overrun(dims: tuple[Dim, ...], extents: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """A dimension that has more elements than there are before another one goes on, that one, and
+    how many there are: ``carry`` takes those beyond for elements of the other.
+    """
+    strides = [d.stride.value if isinstance(d.stride, IntImm) else None for d in dims]
+    for k, stride in enumerate(strides):
+        if stride is not None and extents[k] > 1 and stride in strides[k + 1 :]:
+            return k, strides.index(stride, k + 1), 1
+    return next((c for c in carries(dims) if extents[c[0]] > c[2]), None)
+
+
 def carry(coordinates: tuple[Expr, ...], dims: tuple[Dim, ...]) -> tuple[Expr, ...]:
     """The coordinates of the same element with those of ``carries`` in [0, ratio): what is beyond
     counts in the outer dimension."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from selector.diagnostics import ArgumentError
+from selector.ir.affine import overrun
 from selector.ir.nodes import BufferParam, IntImm, Role, ScalarParam
 from selector.ir.types import Kind
 from selector.runtime.arrays import (
@@ -218,12 +219,24 @@ def dense_size(buffer: BufferParam, shape: tuple[int, ...]) -> Size:
 
 
 def checked_size(buffer: BufferParam, extents: tuple[int, ...], strides: tuple[int, ...]) -> Size:
+    """``ArgumentError`` if an index would not fit into int32, or if rows are longer than declared
+    strides: an index beyond the end of one would be taken for one of the next.
+    """
     reach = sum((n - 1) * s for n, s in zip(extents, strides, strict=True) if n > 0)
     if reach > LARGEST or max(extents, default=0) > LARGEST:
         raise ArgumentError(
             f"{buffer.name}: {reach + 1} elements from first to last are too many",
             why="indices are 32 bits wide: at most 2147483648 elements",
             hint="split the call along an outer axis",
+        )
+    if 0 not in extents and (found := overrun(buffer.dims, extents)) is not None:
+        inner, outer, most = found
+        axis, after = axis_of(buffer, inner), axis_of(buffer, outer)
+        raise ArgumentError(
+            f"{buffer.name}: axis {axis} has {extents[inner]} elements, and axis {after} goes on "
+            f"after {most}",
+            why="the pipeline declares their strides: rows that share elements have others",
+            hint=f"declare no stride of dimension {outer} (`set_stride`)",
         )
     return Size(extents, tuple(min(s, LARGEST) for s in strides))
 

@@ -93,6 +93,18 @@ def test_a_wrong_call_is_told_what_python_tells(scaled: Any, how: str) -> None:
 
 
 @gcc
+def test_declared_rows_that_overlap_are_refused(tmp_path: Path) -> None:
+    text = SCALE.replace("TYPE", "float32").replace("I.stride.1", "64")
+    library = shared(tmp_path, "rows", [Program(compiled(text).plan)])
+    two, signal = ctypes.c_float(2), floats(5000)
+    for rows, columns, said in ((9, 100, True), (1, 100, True), (9, 64, False), (0, 100, False)):
+        frames = np.lib.stride_tricks.as_strided(signal, (rows, columns), (256, 4))
+        found = call(library, "rows", frames, two, floats(rows, columns))
+        wrong = (1, "I: axis 1 has 100 elements, and axis 0 goes on after 64")
+        assert found == (wrong if said else (0, ""))
+
+
+@gcc
 def test_what_only_c_can_get_wrong(product: Any, scaled: Any) -> None:
     """Missing arrays, arrays elsewhere, rows backwards and apart, output over input."""
     two = ctypes.c_float(2)

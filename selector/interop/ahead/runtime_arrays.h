@@ -210,6 +210,21 @@ void check_strides(const Field &f, const View &v) {
   }
 }
 
+// No row of declared stride has more elements than there are before another axis goes on.
+void check_rows(const Field &f, const View &v) {
+  for (int d = 0; d < f.axes; ++d)
+    if (v.extents[d] == 0) return;
+  for (int d = 0; d < f.axes; ++d)
+    for (int e = 0; e < f.axes; ++e) {
+      const int64_t own = f.strides[d], other = f.strides[e];
+      const bool after = own == other ? e > d : own < other && other % own == 0;
+      if (own <= 0 || !after || v.extents[d] <= 1 || v.extents[d] <= other / own) continue;
+      fail(TENSOR_SELECTOR_ARGUMENT,
+           std::string(f.name) + ": axis " + str(f.axes - 1 - d) + " has " + str(v.extents[d]) +
+               " elements, and axis " + str(f.axes - 1 - e) + " goes on after " + str(other / own));
+    }
+}
+
 // Each element of an output is its own.
 void check_output(const Field &f, const View &v) {
   bool done[AXES] = {};
@@ -259,6 +274,7 @@ View view_of(const Field &f, const DLTensor *t) {
                                          str(v.extents[d]));
   }
   check_strides(f, v);
+  check_rows(f, v);
   if (f.output) check_output(f, v);
   for (int d = 0; d < f.axes; ++d) {
     longest = most(longest, v.extents[d]);

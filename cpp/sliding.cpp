@@ -37,10 +37,14 @@ class FindWindows : public IRVisitor {
     }
 
     void visit(const LetStmt *op) override {
-        std::map<std::string, Expr> before = values;
-        values[op->name] = simplify(substitute(values, op->value));
+        Expr value = simplify(substitute(values, op->value));
+        std::swap(values[op->name], value);
         op->body.accept(this);
-        values = std::move(before);
+        if (value.defined()) {
+            values[op->name] = value;
+        } else {
+            values.erase(op->name);
+        }
     }
 
     void visit(const Realize *op) override {
@@ -90,6 +94,13 @@ bool meet(const Window &a, const Window &b) {
 }  // namespace
 
 Stmt slide(const Stmt &s, Environment &env) {
+    bool any = std::any_of(env.begin(), env.end(), [](const auto &f) {
+        const FuncSchedule &schedule = f.second.schedule();
+        return schedule.compute_level() != schedule.store_level();
+    });
+    if (!any) {
+        return sliding_window(s, env);  // nothing slides
+    }
     FindWindows windows(env);
     s.accept(&windows);
     std::map<std::string, Halide::LoopLevel> kept;

@@ -16,6 +16,7 @@ from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, fused, vec
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
 from selector.dataclass import dataclass
+from selector.lowering.row_work import BYTES
 
 CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
@@ -23,7 +24,6 @@ HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
 ELEMENTS, FEWER = 32, 16  # of a row that a thread has where they lie in vectors, up to that many
 SHARE = 64  # bytes of these of all arrays, if those are not fewer than the least
-KEPT = 128  # bytes that a thread keeps at most (``lowering.row_work``)
 SINGLE = 4  # elements where they do not
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
 EACH, BLOCKS = 512, 8  # threads of each of the blocks that have a row together; those blocks
@@ -146,7 +146,7 @@ def threads_of(
         turns, half = (-(-extent // (n * lanes)) for n in (threads, threads // 2))
         idle = 5 * turns * threads * lanes > 6 * extent
         threads //= 2 if idle and 2 * half * lanes <= 3 * each else 1
-    if not stored and threads > EACH and extent * bytes_ <= EACH * KEPT:
+    if not stored and threads > EACH and extent * bytes_ <= EACH * BYTES:
         threads = EACH
     return min(most, max(fewest, threads))
 

@@ -68,7 +68,8 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
     if t.unit == "warp":
         if t.persistent or t.teams > 1 or t.cluster > 1:
             return "blocks of warps neither stay nor form clusters"
-        if t.self_fed and (t.stages < 2 or not _boxes(t, shape) or not target.has("bulk")):
+        whole = boxes(t.m, t.n, t.k, t.copied, shape)
+        if t.self_fed and (t.stages < 2 or not whole or not target.has("bulk")):
             return "the copy engine does not bring these operands"
         return ""
     if any(x not in t.copied for x in shape.across):
@@ -86,13 +87,17 @@ def _asked(t: Tiling, shape: Shape, target: Target) -> str:
     return ""
 
 
-def _boxes(t: Tiling, shape: Shape) -> bool:
+def boxes(m: int, n: int, k: int, copied: str, shape: Shape) -> bool:
     """Whether rows of both operands for warps are whole swizzled ones, and bytes along the sum."""
-    if any(x not in t.copied for x in shape.across):
+    if any(x not in copied for x in shape.across):
         return False
-    along = {x: shape.along(x) or x in shape.across for x in "AB"}
-    inner = (t.k if along[x] else extent for x, extent in (("A", t.m), ("B", t.n)))
+    inner = (k if _lies_along(x, copied, shape) else extent for x, extent in (("A", m), ("B", n)))
     return all(i * shape.bytes in SWIZZLED or i * shape.bytes % LINE == 0 for i in inner)
+
+
+def _lies_along(name: str, copied: str, shape: Shape) -> bool:
+    """Whether an operand lies along the sum where blocks take it from, which may be a copy."""
+    return shape.along(name) or (name in copied and name in shape.across)
 
 
 def _shares(t: Tiling, shape: Shape) -> bool:
@@ -102,8 +107,7 @@ def _shares(t: Tiling, shape: Shape) -> bool:
     if t.cluster > MOST_CLUSTER or (t.band and t.band % t.cluster):
         return False
     name, extent = ("B", t.n) if t.band else ("A", t.m)
-    along = shape.along(name) or (name in t.copied and name in shape.across)
-    rows, inner = (extent, t.k) if along else (t.k, extent)
+    rows, inner = (extent, t.k) if _lies_along(name, t.copied, shape) else (t.k, extent)
     panels = -(-inner * shape.bytes // LINE)
     return panels % t.cluster == 0 or rows % (8 * t.cluster) == 0
 
@@ -188,8 +192,8 @@ def _operand_bytes(
     in rows of single floats across the sum.
     """
 
-    def size(name: str, extent: int, along: bool) -> int:
-        lies_along = along or (name in shape.across and name in copied)
+    def size(name: str, extent: int) -> int:
+        lies_along = _lies_along(name, copied, shape)
         rows, row = (extent, k) if lies_along else (k, extent)
         row *= shape.bytes
         if not swizzled:
@@ -198,4 +202,4 @@ def _operand_bytes(
         width = LINE if row > 64 else 64 if row > 32 else 32
         return -(-rows // 8) * 8 * (-(-row // width) * width)
 
-    return size("A", m, shape.along_a), size("B", n, shape.along_b)
+    return size("A", m), size("B", n)

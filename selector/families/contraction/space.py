@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from selector.families.contraction.limits import (
     BOX,
-    SWIZZLED,
     beside_bytes,
+    boxes,
     slot_bytes,
     turns_too_much,
     why_not,
@@ -17,7 +17,6 @@ from selector.families.contraction.limits import (
 from selector.families.contraction.tiling import (
     ALONE,
     AT_ONCE,
-    LINE,
     NEIGHBOURS,
     Shape,
     Tiling,
@@ -249,7 +248,5 @@ def band_at_once(tiles_m: int, tiles_n: int, m: int, n: int) -> int:
 
 def _fed(t: Tiling, k: int, shape: Shape, target: Target) -> bool:
     """Whether one thread has the operands of warps brought."""
-    if not target.has("bulk") or shape.odd or shape.across or shape.single:
-        return False
-    inner = (k if shape.along_a else t.m) * shape.bytes, (k if shape.along_b else t.n) * shape.bytes
-    return all(i in SWIZZLED or i % LINE == 0 for i in inner)
+    brings = target.has("bulk") and not shape.odd and not shape.single
+    return brings and boxes(t.m, t.n, k, "", shape)

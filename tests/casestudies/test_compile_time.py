@@ -1,5 +1,5 @@
-"""The script behind the page on compile time has schedules that compile, for the fewest taps and for
-the most.
+"""The script behind the page on compile time has schedules that compile, for the fewest taps and
+for the most.
 """
 
 from __future__ import annotations

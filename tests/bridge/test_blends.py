@@ -26,7 +26,7 @@ def drawn(name: str, generator: np.random.Generator) -> Array:
     dtype = TYPES[name][1]
     if name == "f32":
         return generator.random(SHAPE).astype(np.float32)
-    ends = np.iinfo(dtype)
+    ends = np.iinfo(np.dtype(dtype).name)
     found = generator.integers(ends.min, ends.max, SHAPE, dtype=dtype, endpoint=True)
     found[0, :2] = ends.min, ends.max
     return found

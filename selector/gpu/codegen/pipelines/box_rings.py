@@ -125,7 +125,7 @@ def box_ring(
     found = _why_not(ring, in_warp=in_warp) or _boxes(ring)
     if not isinstance(found, str):
         ring.boxes = tuple(found)
-        c.layouts.panels.update({b.to: b.panels for b in found})
+        c.shared.layouts.panels.update({b.to: b.panels for b in found})
         return ring
     if asked:
         raise ScheduleError(

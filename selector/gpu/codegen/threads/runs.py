@@ -127,7 +127,11 @@ def _source(run: Run, context: KernelContext) -> _Source | None:
     if not isinstance(value, Load) or value.predicate is not None:
         return None
     storage = context.storages[value.buffer]
-    if value.buffer not in context.params or storage.param is None or carries(storage.param.dims):
+    if (
+        value.buffer not in context.host.params
+        or storage.param is None
+        or carries(storage.param.dims)
+    ):
         return None
     if storage.type != context.storages[run.store.buffer].type:
         return None

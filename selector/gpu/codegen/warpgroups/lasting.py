@@ -273,7 +273,7 @@ class LastingRing(AheadRing):
         warps = c.block.consumers // 32
         for room in (STAGING_BYTES, STAGING_BYTES // 2):
             if c.shared.left() >= warps * room:
-                offset = c.shared.allocate(warps * room, "results", c.layouts.alignment)
+                offset = c.shared.allocate(warps * room, "results", c.shared.layouts.alignment)
                 c.shared.staging = Staging(offset, warps * room, own=True)
                 return
 

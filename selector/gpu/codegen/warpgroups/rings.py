@@ -289,7 +289,7 @@ class GroupRing(FedRing):
         room = range(1, c.shared.left() // one + 1)
         slots = max((n for n in room if len(boxes) % n == 0), default=0)
         if slots:
-            offset = c.shared.allocate(slots * one, "results", c.layouts.alignment)
+            offset = c.shared.allocate(slots * one, "results", c.shared.layouts.alignment)
             c.shared.staging = Staging(offset, slots * one, own=True, evenly=True)
         return slots > 0
 

@@ -66,7 +66,7 @@ class WindowRing(AheadRing):
         one = len(self.staged) == len(self.producers) == 1 and self.counts is None
         if not one or not self._readers():
             return None
-        windows = c.layouts.windows.get(self.staged[0].name)
+        windows = c.shared.layouts.windows.get(self.staged[0].name)
         copy = copy_of(self.producers[0], c)
         if windows is None or copy is None or len(copy.rows) != 1:
             return None
@@ -83,7 +83,7 @@ class WindowRing(AheadRing):
         if not products or len({p.symbolic for p in products}) != 1:
             return None
         staged = self.staged[0]
-        row_bytes = self.context.layouts.windows[staged.name].pitch * staged.type.bytes
+        row_bytes = self.context.shared.layouts.windows[staged.name].pitch * staged.type.bytes
         first = products[0].symbolic.divided_by(row_bytes * rows)
         low = min(p.offset for p in products)
         if first is None or low < 0:

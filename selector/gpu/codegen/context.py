@@ -40,7 +40,6 @@ from selector.lowering.kernels import GridLoop
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
 from selector.targets import Target
 
-
 Quotients = dict[Expr, tuple[str, Expr | None]]
 
 

@@ -36,7 +36,7 @@ from selector.gpu.codegen.warpgroups.arrangement import last_for_all, refuse_unf
 from selector.gpu.codegen.warpgroups.iterations import is_loaded_fill
 from selector.gpu.codegen.warpgroups.lasting import LastingRing, emit_lasting
 from selector.gpu.codegen.warpgroups.products import GroupEmitter
-from selector.gpu.codegen.warpgroups.rings import SelfFedRing
+from selector.gpu.codegen.warpgroups.self_fed_rings import SelfFedRing
 from selector.gpu.codegen.warpgroups.tensor_rings import TensorRing
 from selector.gpu.codegen.warpgroups.window_products import WindowEmitter
 from selector.gpu.codegen.warpgroups.window_rings import WindowRing
@@ -207,7 +207,7 @@ class KernelEmitter:
 
     def _uniform_loop(self, s: For, unit: Unit, *, in_warp: bool) -> None:
         """A serial loop that all threads of the unit run through together."""
-        if self.pipelines.lasting is not None and s is self.pipelines.lasting.loop:
+        if self.pipelines.lasting is not None and s is self.pipelines.lasting.work.loop:
             self.pipelines.lasting.consume(unit)
             return
         if s.kind not in PLAIN_LOOPS:

@@ -38,9 +38,9 @@ from selector.ir.simplify import add
 from selector.ir.traverse import conjuncts, free_vars, substitute, walk_expr
 from selector.ir.types import BOOL
 from selector.lowering.predicates import conjunction, slack
+from selector.lowering.written_out import MOST
 
 ENDS = (BinaryOp.MIN, BinaryOp.MAX)
-MOST = 2400  # nodes of the places of all elements: more takes long to compile
 
 
 @dataclass(frozen=True, slots=True)

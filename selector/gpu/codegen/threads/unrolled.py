@@ -24,8 +24,7 @@ from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import Expr, Load, Stmt, Store, VectorReduce
 from selector.ir.traverse import walk_expr
 from selector.lowering.structure import loaded_names, stored_names, under_conditions
-
-MOST = 2400  # nodes of what is written twice: more takes long to compile
+from selector.lowering.written_out import MOST
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,7 @@ FEEDERS = 3  # warps of the group of which the last one asks for products
 
 
 class TensorRing(LastingRing):
-    """The ring of such a kernel. ``inside``: every iteration has sums of its own, which it also
-    takes out; else all iterations add to one run's.
-    """
+    """The ring of such a kernel."""
 
     leaves_out = False  # who takes sums out waits for those of all iterations
 
@@ -62,10 +60,16 @@ class TensorRing(LastingRing):
         self.sums = TensorEmitter(c, emitter.tiles.regions.fill)
         emitter.groups = self.sums
         self.runs = sums_of(self.work.consumers, c)
-        self.inside = only_accumulates(self.work.consumers) is None
         self.sums.fresh = self._zeroed()
         self._check()
-        self.address = c.shared.allocate(16, "the address of tensor memory")
+        self.sums.address = c.shared.allocate(16, "the address of tensor memory")
+
+    @property
+    def inside(self) -> bool:
+        """Whether every iteration has sums of its own, which it also takes out; else all iterations
+        add to one run's.
+        """
+        return only_accumulates(self.work.consumers) is None
 
     def _split(self) -> None:
         """One thread asks for products: nothing of an iteration is ahead."""
@@ -108,7 +112,7 @@ class TensorRing(LastingRing):
         arrivals = number(1), number(4 * c.block.warps)
         self.sums.pipeline.make(self._first_feeder(), *arrivals, "barriers of tensor memory")
         with w.when(self._asking()):
-            w.add(TensorAlloc(self.address, self.sums.columns.allocated))
+            w.add(TensorAlloc(self.sums.address, self.sums.columns.allocated))
             w.add(Fence("tensor_before"))
         super()._make()
 
@@ -132,7 +136,7 @@ class TensorRing(LastingRing):
         """Where it is, for those who have met the warp that has allocated it."""
         w = self.context.writer
         w.add(Fence("tensor_after"))
-        w.add(TensorMemory(MEMORY, self.address, self.sums.columns.allocated))
+        w.add(TensorMemory(MEMORY, self.sums.address, self.sums.columns.allocated))
 
     def _feed(self) -> None:
         w = self.context.writer

@@ -26,6 +26,8 @@ from selector.ir.types import INT32
 from selector.simulate import simulate
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 x, y, xo, xi, xl = (hl.Var(name) for name in ("x", "y", "xo", "xi", "xl"))
 U8, U16, F16, F32 = hl.UInt(8), hl.UInt(16), hl.Float(16), hl.Float(32)
 

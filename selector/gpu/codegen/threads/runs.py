@@ -113,11 +113,11 @@ def _gather(run: Run, context: KernelContext, kind: str, *, whole: bool = False)
     if found is None:
         _elements(run, value, context)
     else:
-        free = found.loads - context.inside
-        context.inside.update(free)
+        free = found.loads - context.facts.inside
+        context.facts.inside.update(free)
         with w.when(found.condition):
             _elements(run, value, context)
-        context.inside.difference_update(free)
+        context.facts.inside.difference_update(free)
         with w.otherwise():
             _elements(run, value, context)
     w.add(StoreChunk(pointer("to"), pointer("run")))
@@ -147,7 +147,11 @@ def _source(run: Run, context: KernelContext) -> _Source | None:
     if not isinstance(value, Load) or value.predicate is not None:
         return None
     storage = context.storages[value.buffer]
-    if value.buffer not in context.params or storage.param is None or carries(storage.param.dims):
+    if (
+        value.buffer not in context.host.params
+        or storage.param is None
+        or carries(storage.param.dims)
+    ):
         return None
     if storage.type != context.storages[run.store.buffer].type:
         return None

@@ -66,6 +66,14 @@ def is_input(value: object) -> TypeGuard[Named]:
     return isinstance(value, _hl.ImageParam | _hl.Param)
 
 
+def deserialized(data: bytes) -> Any:
+    """A Pipeline of what Halide has serialized; data that are damaged may end the process."""
+    found = _hl.deserialize_pipeline(data)
+    if not found.defined():
+        raise HalideError("the pipeline is empty")
+    return found
+
+
 GPU_SHARED: Any = _hl.MemoryType.GPUShared
 REGISTER: Any = _hl.MemoryType.Register
 GUARD: Any = _hl.TailStrategy.GuardWithIf

@@ -133,7 +133,9 @@ def _vectors(found: _Pixels, run: str, per: int, context: KernelContext) -> None
     storage = context.storages[last.lane.buffer]
     start = to_affine(found.vectors[0].lane.index).rest(LANE)
     for k in range(0, count * last.needs.lanes, per):
-        at = storage.place(context.scalar.number((_dense(start, found.stride, count) + k).to_expr()))
+        at = storage.place(
+            context.scalar.number((_dense(start, found.stride, count) + k).to_expr())
+        )
         to = behind(pointer(storage.base), storage.start, at)
         context.writer.add(StoreVector(to, pointer(run), k, per * storage.type.bytes))
 

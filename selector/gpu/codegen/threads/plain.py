@@ -44,6 +44,7 @@ from selector.gpu.codegen.threads.vector_code import (
     strides_flag,
     vector_flags,
 )
+from selector.gpu.codegen.threads.vector_fills import bring_rows, rows_of
 from selector.gpu.codegen.threads.vectors import (
     VECTOR_BYTES,
     Vectors,
@@ -114,6 +115,9 @@ class ThreadCode:
         else:
             total = reduce(times, (self.context.scalar.number(d.extent) for d in nest.digits))
             rounds = most
+        if (rows := rows_of(nest, size, self.context)) is not None:
+            bring_rows(rows, thread, size, self.context, self._digits)
+            return
         if rounds > 1 and brings(nest, self.context):
             flight = Flight(thread, size, None if whole else total, min(rounds, most))
             bring(nest, flight, self.context, self._digits, self._guarded)

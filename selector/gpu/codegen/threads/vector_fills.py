@@ -58,7 +58,12 @@ def rows_of(nest: Nest, size: int, context: KernelContext) -> Rows | None:
     if nest.condition is not None or store.predicate is not None or not isinstance(load, Load):
         return None
     known = storages.get(load.buffer)
-    if known is None or known.space is not Space.GLOBAL or known.param is None or known.type.is_bool:
+    if (
+        known is None
+        or known.space is not Space.GLOBAL
+        or known.param is None
+        or known.type.is_bool
+    ):
         return None
     counts = [d.count or 0 for d in nest.digits]
     lanes = VECTOR_BYTES // known.type.bytes

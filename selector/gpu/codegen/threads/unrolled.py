@@ -78,7 +78,8 @@ def _unrolled(stmts: Sequence[Stmt], context: KernelContext) -> _Unrolled | None
         return None
     for load, own in (found for s in stores for found in _inside(s.value, context)):
         needs.update(own)
-        loads |= {load, settled(load)}  # as an index has it, too
+        alike = settled(load)  # as an index has it
+        loads |= {x for x in (load, alike) if isinstance(x, Load)}
     return _Unrolled(tuple(stores), needs, frozenset(loads)) if loads else None
 
 

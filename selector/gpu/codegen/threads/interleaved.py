@@ -5,8 +5,9 @@
     out[3 l + 2] = c[...]
 
 All that they load is loaded once, and what they store lies side by side: it is stored as vectors,
-or pixel by pixel where rows of it are not aligned and a pixel is one vector. Where pixels are not
-aligned either, or some are outside, neighbouring threads store neighbours.
+or pixel by pixel where rows of it are not aligned and a pixel is one vector. A thread of which some
+pixels are outside stores its own one by one; where pixels are not aligned either, neighbouring
+threads store neighbours.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, c_type
-from selector.gpu.codegen.threads.ends import Row, deal_out, emit_ends
+from selector.gpu.codegen.threads.ends import deal_out
 from selector.gpu.codegen.threads.lanes import LANE, goes_on, one_lane
 from selector.gpu.codegen.threads.needs import Needs
 from selector.gpu.codegen.threads.nests import vector_digits
@@ -57,11 +58,9 @@ def emit_interleaved(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
         with w.block() if condition is None else w.when(condition):
             _store(found, pixel, per, context)
         if condition is not None:
-            row = Row(found.thread, code.alone[found.thread])
-            if not emit_ends(last.needs, found.vectors, stores, row, code):
-                with w.otherwise():
-                    for s in found.stores:
-                        code.each(s, vector_digits(last.needs.lanes, s.index), "rolled")
+            with w.otherwise():
+                for s in found.stores:
+                    code.each(s, vector_digits(last.needs.lanes, s.index), "rolled")
     with w.otherwise():
         for s in found.stores:
             deal_out(s, found.thread, code)

@@ -112,10 +112,10 @@ def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[fl
     if flat:
         space = [Tile(RUN, 1, 256, 1)]
     else:
-        short = next((x for x in (4, 8, 16) if RUN * x >= sums.n), LANES)
+        short = [x for x in (4, 8, 16) if RUN * x >= sums.n][:1] or _narrower(sums.n)
         space = [
             Tile(RUN, m, lanes, warps * LANES // lanes)
-            for lanes in dict.fromkeys((LANES, *_narrower(sums.n), short))
+            for lanes in (LANES, *short)
             for m in (16, 8, 4, 2)
             for warps in (8, 4, 2, 1)
             if warps >= WARPS or (m == 2 and 2 * m * warps * LANES // lanes > sums.m)

@@ -18,6 +18,8 @@ from selector.gpu.codegen.program import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 F32, I32 = hl.Float(32), hl.Int(32)
 rng = np.random.default_rng(4)
 Made = tuple[hl.Func, Callable[[Any], Any]]

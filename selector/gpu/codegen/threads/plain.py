@@ -289,7 +289,7 @@ class ThreadCode:
             self._aligned(vectors, s, extents, thread)
         own = {vectors.lane.buffer, *(window.buffer for window in vectors.windows)}
         with self.context.writer.otherwise():
-            self._unaligned(s, thread, given=not own.isdisjoint(self.context.params))
+            self._unaligned(s, thread, given=not own.isdisjoint(self.context.host.params))
 
     def _unaligned(self, s: Store, thread: str, *, given: bool) -> None:
         """Rows that are not aligned. A thread begins where a vector may be stored; what is left, at

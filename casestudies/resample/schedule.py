@@ -22,6 +22,7 @@ from casestudies.resample.problem import GROUP, Problem
 SHARED = hl.MemoryType.GPUShared
 LANES_LIMIT = 65535  # Halide counts lanes in 16 bits
 LANES = 16  # threads side by side along the taps, whose number is a multiple
+OUTPUTS = 8  # of a block that computes their weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,20 +204,28 @@ def stage(
 
 
 def weigh(axis: Axis) -> None:
-    """The kernel's values, then a block for each output that adds them up and divides by the sum.
+    """Threads for each output, which add the kernel's values up and divide them by their sum. They
+    evaluate them twice, where another launch and a way through memory would take longer.
 
     Nothing of this depends on the image.
     """
-    lane, ko, kl = hl.Var("lane"), hl.RVar("ko"), hl.RVar("kl")
-    outer, inner = hl.Var("outer"), hl.Var("inner")
+    lane, oo, oi, ki = (hl.Var(n) for n in ("lane", "oo", "oi", "ki"))
+    ro, ri = hl.RVar("ro"), hl.RVar("ri")
     k, o = axis.weights.args()
-    evaluate(axis)
-    axis.weights.compute_root().bound(k, 0, axis.taps).split(k, outer, inner, LANES)
-    axis.weights.gpu_blocks(o).gpu_threads(inner)
-    axis.total.compute_at(axis.weights, o)
-    part = axis.total.update().split(axis.r.x, ko, kl, LANES).rfactor(kl, lane)
-    part.compute_at(axis.weights, o).gpu_threads(lane)
-    part.update().gpu_threads(lane)
+    again = axis.kernel.clone_in(axis.weights)
+    sine = axis.sine.clone_in(again)
+    distance = axis.distance.clone_in([again, sine])
+    axis.weights.compute_root().bound(k, 0, axis.taps)
+    axis.weights.split(k, k, ki, LANES).split(o, oo, oi, OUTPUTS)
+    axis.weights.reorder(k, ki, oi, oo).gpu_blocks(oo).gpu_threads(ki, oi)
+    part = axis.total.update().split(axis.r.x, ro, ri, LANES).rfactor(ri, lane)
+    part.compute_at(axis.weights, oo).reorder_storage(lane, o).reorder(lane, o)
+    part.gpu_threads(lane, o).update().reorder(ro, lane, o).gpu_threads(lane, o)
+    axis.total.compute_at(axis.weights, oo).gpu_threads(o).update().gpu_threads(o)
+    for func in (distance, sine):
+        func.compute_at(axis.weights, k)
+    for func in (axis.distance, axis.sine):
+        func.compute_at(part, ro)
 
 
 def evaluate(axis: Axis) -> None:

@@ -11,11 +11,11 @@ from selector.ir.affine import Affine
 from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.lowering.boundaries import unclamped
+from selector.lowering.written_out import MOST
 
 APART = 4  # elements from one neighbour to the next: those between are loaded with them
 AGAIN = 4  # times at most that a thread computes with what it has read
 VECTOR = 16  # bytes that a thread loads or stores at once
-LONGEST = 2400  # operations of a statement, those of all its lanes counted
 
 
 def lanes_of(
@@ -42,7 +42,7 @@ def lanes_of(
     if not read:
         return 1
     lanes = gcd(max(1, VECTOR // max(stored, *(b for b, _ in read))), *(near for _, near in read))
-    while lanes > 1 and lanes * channel[1] * body.operations > LONGEST:
+    while lanes > 1 and lanes * channel[1] * body.operations > MOST:
         lanes //= 2
     return lanes
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from halide_bridge.schedules.kernels import LINE, Grid, fused
-from halide_bridge.schedules.lanes import LONGEST, VECTOR
+from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement
 from halide_bridge.schedules.recognise.program import Access, Member
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -21,6 +21,7 @@ from halide_bridge.stock import GPU_SHARED
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Var
+from selector.lowering.written_out import MOST
 
 TILE = 64  # elements along both sides
 WORD = 4  # bytes of a bank
@@ -127,7 +128,7 @@ def by_tiles(
     xo, xi, xl, yo, yi, yu = script.variables("xo", "xi", "xl", "yo", "yi", "yu")
     bytes_ = max(member.types[0].bytes, *(t.bytes for t in tiles.turned))
     lanes = max(1, VECTOR // bytes_)
-    while lanes > 1 and lanes * operations > LONGEST:
+    while lanes > 1 and lanes * operations > MOST:
         lanes //= 2
     high = min(TILE, LINE * lanes // TILE)
     reader.compute_root().split(x, xo, xi, TILE)

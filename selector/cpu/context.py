@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
@@ -11,12 +10,16 @@ from selector.cpu.scalar import CScalarEmitter
 from selector.dataclass import dataclass
 from selector.gpu.codegen.scalars.names import Names
 from selector.gpu.codegen.scalars.storage import Storage
+from selector.gpu.cuda.expressions import spell
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Expr, For, Load
+from selector.ir.nodes import Binary, BinaryOp, Call, Expr, For, IntImm, Load, Var
+from selector.ir.traverse import walk_expr
 from selector.lowering.ranges import Ranges
 from selector.targets import Target
 
-_MACRO = re.compile(r"\w\(")  # a call, or a macro of the preamble
+_OPERATORS = frozenset(
+    ("bitwise_or", "bitwise_xor", "bitwise_and", "bitwise_not", "shift_right", "element")
+)  # calls that C has signs for
 
 
 class Writer:
@@ -131,22 +134,34 @@ def shared_head(s: For, c: CContext) -> str:
     are; such limits are written ahead of it.
     """
 
-    def named(limit: str, what: str) -> str:
-        if not _MACRO.search(limit):
+    def named(limit: Expr, what: str) -> Expr:
+        if not any(map(_is_called, walk_expr(limit))):
             return limit
         name = c.names.fresh(f"{c.names.get(s.name)}_{what}")
-        c.writer.line(f"const int {name} = {limit};")
-        return name
+        c.writer.line(f"const int {name} = {spell(limit, c.scalar.words)};")
+        return Var(name)
 
     low, stop = _limits(s, c)
     return _head(s, named(low, "first"), named(stop, "end"), c)
 
 
-def _limits(s: For, c: CContext) -> tuple[str, str]:
-    low, extent = c.scalar.index(s.min), c.scalar.index(s.extent)
-    return low, extent if low == "0" else c.scalar.index((to_affine(s.min) + s.extent).to_expr())
+def _is_called(e: Expr) -> bool:
+    """Whether C has a function or a macro for an operation."""
+    match e:
+        case Binary(op):
+            return op in (BinaryOp.MIN, BinaryOp.MAX)
+        case Call(_, name):
+            return name not in _OPERATORS
+        case _:
+            return False
 
 
-def _head(s: For, low: str, stop: str, c: CContext) -> str:
-    name = c.names.get(s.name)
-    return f"for (int {name} = {low}; {name} < {stop}; ++{name})"
+def _limits(s: For, c: CContext) -> tuple[Expr, Expr]:
+    low, number = c.scalar.number(s.min), c.scalar.number
+    return low, number(s.extent if low == IntImm(0) else (to_affine(s.min) + s.extent).to_expr())
+
+
+def _head(s: For, low: Expr, stop: Expr, c: CContext) -> str:
+    name, words = c.names.get(s.name), c.scalar.words
+    first, end = spell(low, words), spell(stop, words)
+    return f"for (int {name} = {first}; {name} < {end}; ++{name})"

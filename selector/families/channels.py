@@ -18,7 +18,7 @@ from math import prod
 from selector.dataclass import dataclass
 from selector.machine.record import Machine
 
-VECTOR, MOST_LANES = 16, 64  # bytes of a load, lanes of a statement that goes as vectors
+VECTOR, MOST_LANES = 16, 64  # bytes of a load, lanes of a statement: those of the emitter
 WARP, SHORT, LONG = 32, 64, 256  # threads of a block
 EACH = (1, 2, 4, 7, 8)  # results of a thread along a dimension of pixels
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first

@@ -31,7 +31,7 @@ class Batches:
         ``ArgumentError`` for a name that is no input.
         """
         inputs, known = arguments.inputs_of(plan), arguments.parameter_names(plan)
-        for wrong in set(batched) - {b.name for b in inputs}:
+        for wrong in sorted({*batched} - {b.name for b in inputs}):
             raise ArgumentError(
                 f"batched=: {plan.name} has no input {wrong!r}", why=f"it takes {', '.join(known)}"
             )

@@ -96,7 +96,7 @@ class JaxOp:
                 hint="jax_op(..., backward=pipeline), or jax.lax.stop_gradient",
             )
         computed = [b.name.removeprefix(GRAD) for b in self._backward.outputs]
-        for name in set(wanted) - {*computed}:
+        for name in sorted({*wanted} - {*computed}):
             raise ArgumentError(
                 f"{self._name} has no gradient of {name}",
                 why=f"its backward gives those of {', '.join(computed)}",

@@ -26,7 +26,7 @@ def tile_functions(allocations: Sequence[Allocate], body: list[Stmt]) -> list[St
     """The statements of an iteration, with what they read of its own tiles computed there, ahead of
     all that read the tile.
     """
-    tiles = {a.name for a in allocations if a.memory in _TILES}
+    tiles = [a.name for a in allocations if a.memory in _TILES]
     for name in tiles:
         at = [i for i, s in enumerate(body) if name in loaded_names(s) - stored_names(s)]
         if not at or not all(isinstance(body[i], Store) for i in at):
@@ -36,7 +36,7 @@ def tile_functions(allocations: Sequence[Allocate], body: list[Stmt]) -> list[St
         loads = dict.fromkeys(x for i in at for x in _loads(body[i], name))
         for load in loads if _are_apart([*loads]) and name not in written else ():
             readers = [s for i in at if load in _loads(s := changed[i], name)]
-            value = _common(load, readers, tiles)
+            value = _common(load, readers, {*tiles})
             if value is not None and not loaded(value) & written:
                 fills.append(Store(name, load.index, value))
                 changed = [_replaced_in(s, value, load) if s in readers else s for s in changed]

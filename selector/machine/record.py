@@ -4,6 +4,7 @@ threads of a multiprocessor: ``Target.multiprocessor``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Literal
 
@@ -36,7 +37,7 @@ class Machine:
     target: str
     multiprocessors: int
     megahertz: float
-    rates: dict[Rate, float]
+    rates: Mapping[Rate, float]
     dram: float
     copy: float
     l2_bytes: int

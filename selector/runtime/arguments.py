@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from selector.dataclass import dataclass
 from selector.diagnostics import ArgumentError
 from selector.ir.affine import overrun
 from selector.ir.nodes import BufferParam, IntImm, Role, ScalarParam
@@ -36,6 +37,23 @@ def parameter_names(plan: Plan) -> tuple[str, ...]:
     """Names of what a call takes, in order: input buffers, then scalars."""
     inputs = (b.name for b in plan.buffers if b.role is Role.INPUT)
     return (*inputs, *(s.name for s in plan.scalars))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a call of a plan takes, by name and in order; the arrays that it reads and writes."""
+
+    names: tuple[str, ...]
+    inputs: tuple[BufferParam, ...]
+    outputs: tuple[BufferParam, ...]
+
+    @property
+    def arrays(self) -> tuple[BufferParam, ...]:
+        return self.inputs + self.outputs
+
+
+def signature_of(plan: Plan) -> Signature:
+    return Signature(parameter_names(plan), inputs_of(plan), outputs_of(plan))
 
 
 def inputs_of(plan: Plan) -> tuple[BufferParam, ...]:

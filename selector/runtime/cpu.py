@@ -228,7 +228,7 @@ class CpuExecutable(Executable):
         return super()._run_from_host(arrays, numbers, outs, stream, sizes)
 
     def _refuse_gpu(self, arrays: list[Any], outs: list[Any] | None) -> None:
-        for buffer, value in zip(self._inputs + self._outputs, arrays + (outs or []), strict=False):
+        for buffer, value in zip(self._signature.arrays, arrays + (outs or []), strict=False):
             if hasattr(value, "__cuda_array_interface__"):
                 raise ArgumentError(
                     f"{buffer.name} is on a GPU; {self.plan.name} runs on the CPU",
@@ -267,7 +267,7 @@ class CpuExecutable(Executable):
             raise TargetError(*_MEMORY)
         if outs is not None:
             return outs
-        pairs = zip(self._outputs, results, strict=True)
+        pairs = zip(self._signature.outputs, results, strict=True)
         return [host.to_result(buffer, value, arrays) for buffer, value in pairs]
 
     def _call(self, prepared: Prepared) -> HostCall:

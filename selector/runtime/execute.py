@@ -48,9 +48,7 @@ class Executable:
         self.plan = plan
         self._cubin = cubin
         self._driver = driver
-        self._names = arguments.parameter_names(plan)
-        self._inputs = arguments.inputs_of(plan)
-        self._outputs = arguments.outputs_of(plan)
+        self._signature = arguments.signature_of(plan)
         self._functions: dict[tuple[int, str, int], Function] = {}
         self._modules: dict[int, Any] = {}
         self._prepared: dict[Hashable, Prepared] = {}
@@ -112,7 +110,7 @@ class Executable:
         arrays, numbers, outs = self._matched(args, named, out)
         signatures = tuple(map(driver.signature, arrays if outs is None else arrays + outs))
         if None in signatures:
-            names = [b.name for b in self._inputs + self._outputs]
+            names = [b.name for b in self._signature.arrays]
             raise ArgumentError(
                 f"{names[signatures.index(None)]}: a graph works on arrays that are on the GPU",
                 why="it is replayed on the addresses that it was made with",
@@ -137,7 +135,7 @@ class Executable:
         arrays = self._in_order(args, named)
         numbers: list[Any] = []
         if self.plan.scalars:
-            count = len(self._inputs)
+            count = len(self._signature.inputs)
             given = zip(self.plan.scalars, arrays[count:], strict=True)
             numbers = [arguments.check_scalar(s, v) for s, v in given]
             arrays = arrays[:count]
@@ -147,10 +145,10 @@ class Executable:
         """The output, or a dict of outputs by name if there are several."""
         if len(results) == 1:
             return results[0]
-        return dict(zip((b.name for b in self._outputs), results, strict=True))
+        return dict(zip((b.name for b in self._signature.outputs), results, strict=True))
 
     def _in_order(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        names = self._names
+        names = self._signature.names
         if not named and len(args) == len(names):
             return list(args)
         if not args and len(named) == len(names) and all(map(named.__contains__, names)):
@@ -159,10 +157,10 @@ class Executable:
         return [matched[n] for n in names]
 
     def _outs(self, out: Any) -> list[Any]:
-        if len(self._outputs) == 1 and not isinstance(out, dict):
+        if len(self._signature.outputs) == 1 and not isinstance(out, dict):
             return [out]
         matched = arguments.match_outputs(self.plan, out)
-        return [matched[b.name] for b in self._outputs]
+        return [matched[b.name] for b in self._signature.outputs]
 
     def _run(
         self,
@@ -269,7 +267,7 @@ class Executable:
         self, arrays: list[Any], numbers: list[Any], outs: list[Any] | None, sizes: Any
     ) -> Prepared:
         """Check a call of a new signature, and load what it launches."""
-        buffers = self._inputs if outs is None else self._inputs + self._outputs
+        buffers = self._signature.inputs if outs is None else self._signature.arrays
         views = host.views_of(buffers, arrays if outs is None else arrays + outs)
         device = arguments.check_devices(views)
         if device == HOST:  # nothing given
@@ -290,8 +288,8 @@ class Executable:
     ) -> list[Any]:
         """Copy host arrays to the device, run there, and bring outputs back as the same kind."""
         driver = self._driver
-        views = host.views_of(self._inputs, arrays)
-        for buffer in self._inputs:
+        views = host.views_of(self._signature.inputs, arrays)
+        for buffer in self._signature.inputs:
             arguments.check_array(buffer, views[buffer.name])
         if outs is not None:
             if sizes is not None:
@@ -317,9 +315,9 @@ class Executable:
                 return results
             values = [driver.download(r) for r in results]
         if outs is None:
-            pairs = zip(self._outputs, values, strict=True)
+            pairs = zip(self._signature.outputs, values, strict=True)
             return [host.to_result(buffer, value, arrays) for buffer, value in pairs]
-        for buffer, array, value in zip(self._outputs, outs, values, strict=True):
+        for buffer, array, value in zip(self._signature.outputs, outs, values, strict=True):
             host.assign(buffer, array, value)
         return outs
 
@@ -328,7 +326,7 @@ class Executable:
     ) -> dict[str, tuple[int, ...]]:
         """The shapes of host outputs, which are checked here and written after the run."""
         shapes: dict[str, tuple[int, ...]] = {}
-        for buffer, array in zip(self._outputs, outs, strict=True):
+        for buffer, array in zip(self._signature.outputs, outs, strict=True):
             seen = host.views_of((buffer,), (array,))[buffer.name]
             if seen.device != HOST:
                 raise ArgumentError(
@@ -338,7 +336,7 @@ class Executable:
             arguments.check_array(buffer, seen)
             arguments.check_output(buffer, seen)
             own = seen.byte_range(buffer.type.bytes)
-            for other in self._inputs:
+            for other in self._signature.inputs:
                 view = inputs[other.name]
                 if view.device == HOST:
                     theirs = view.byte_range(other.type.bytes)
@@ -381,12 +379,12 @@ class Executable:
 
     def _check_overlap(self, spans: tuple[int, ...], addresses: list[int]) -> None:
         """No output may share memory with an input or with another output."""
-        for i in range(len(self._inputs), len(addresses)):
+        for i in range(len(self._signature.inputs), len(addresses)):
             low = addresses[i]
             high = low + spans[i]
             for j in range(i):
                 other = addresses[j]
                 if low < other + spans[j] and other < high:
-                    names = [b.name for b in self._inputs + self._outputs]
+                    names = [b.name for b in self._signature.arrays]
                     theirs = (other, other + spans[j])
                     arguments.check_overlap(names[i], (low, high), names[j], theirs)

@@ -21,6 +21,8 @@ from selector.runtime import nvrtc
 from selector.simulate import simulate
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 Arrays = dict[str, np.ndarray]
 U16 = hl.UInt(16)
 WIDTH, HEIGHT, TAPS = 300, 2, 8

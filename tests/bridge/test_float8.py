@@ -15,6 +15,8 @@ import halide_bridge as hb
 from selector.gpu.codegen.program import emit_kernels
 from selector.simulate import simulate
 
+pytestmark = pytest.mark.verified
+
 Array = NDArray[Any]
 BYTES = np.arange(256, dtype=np.uint8)
 FORMATS: dict[str, tuple[Callable[[Any], Any], int, int]] = {

@@ -23,6 +23,8 @@ from selector.ir.types import E4M3, E5M2, Type
 from selector.runtime.nvrtc import sass
 from selector.simulate import simulate
 
+pytestmark = pytest.mark.verified
+
 Array = NDArray[Any]
 FP8 = ("fp8",)
 DECODE: dict[str, Callable[[Any], Any]] = {"e4m3": hb.e4m3, "e5m2": hb.e5m2}

@@ -12,6 +12,8 @@ import halide as hl
 import halide_bridge as hb
 from selector.ir.bfloat16 import from_bits, to_bits
 
+pytestmark = pytest.mark.verified
+
 TILE, DEPTH = 16, 32
 
 

@@ -15,6 +15,8 @@ from selector.diagnostics import UserError
 from selector.ir.bfloat16 import to_bits
 from selector.ir.interpreter import interpret
 
+pytestmark = pytest.mark.verified
+
 Guard = Callable[[hl.Type, hl.Var, hl.Var, hl.RVar], hl.Expr]
 LIMIT = 77
 

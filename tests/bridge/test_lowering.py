@@ -45,6 +45,8 @@ from selector.ir.printer import print_expr
 from selector.ir.traverse import walk_all_exprs, walk_expr, walk_stmt
 from selector.ir.types import FLOAT32
 
+pytestmark = pytest.mark.verified
+
 
 def lower(case: Case, **arguments: object) -> Module:
     amx = case.target == "amx"

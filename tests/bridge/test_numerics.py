@@ -36,6 +36,8 @@ import selector.intrinsics  # noqa: F401 - the meaning of math calls
 from selector.ir.bfloat16 import from_bits, to_bits
 from selector.ir.interpreter import interpret
 
+pytestmark = pytest.mark.verified
+
 Array = NDArray[Any]
 
 

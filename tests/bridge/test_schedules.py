@@ -18,6 +18,8 @@ from pipelines import variables
 import halide_bridge as hb
 from selector.ir.interpreter import interpret
 
+pytestmark = pytest.mark.verified
+
 Array = NDArray[Any]
 TAILS = [
     hl.TailStrategy.Auto,

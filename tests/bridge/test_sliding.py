@@ -14,6 +14,8 @@ from pipelines import variables
 import halide_bridge as hb
 from selector.ir.interpreter import interpret
 
+pytestmark = pytest.mark.verified
+
 Array = NDArray[Any]
 TAILS = [
     hl.TailStrategy.GuardWithIf,

@@ -18,6 +18,8 @@ from stock_pipelines import STOCK
 
 from halide_bridge.lowering import Options, lower_text
 
+pytestmark = pytest.mark.verified
+
 HERE = Path(__file__).parent
 PLAIN = Options(accumulators=False, tails=False, rows=False, strip=False)
 _NAME = re.compile(r"[A-Za-z_.$][\w.$]*")

@@ -18,6 +18,8 @@ from emulation import run
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 F16 = hl.Float(16)
 SIZE, TILE, STEP, DEPTH, LINES = 32, 16, 32, 40, 3
 X, Y, U, V = (hl.Var(n) for n in ("x", "y", "u", "v"))

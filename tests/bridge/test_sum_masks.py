@@ -19,6 +19,8 @@ from emulation import run
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 F16 = hl.Float(16)
 ROWS, COLUMNS, DEPTH, TILE, STEP = 41, 27, 40, 16, 32
 X, Y = hl.Var("x"), hl.Var("y")

@@ -18,6 +18,8 @@ from selector.gpu.codegen.program import emit_kernels
 from selector.ir.tf32 import to_tf32
 from selector.simulate import simulate
 
+pytestmark = pytest.mark.verified
+
 Array = NDArray[Any]
 F32 = hl.Float(32)
 TF32 = ("tf32",)

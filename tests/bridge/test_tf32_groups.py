@@ -23,6 +23,8 @@ from selector.runtime.plan_json import plan_from_json, plan_to_json
 from selector.simulate import simulate
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 Array = NDArray[Any]
 F32 = hl.Float(32)
 TF32 = ("tf32",)

@@ -17,6 +17,8 @@ import halide_bridge as hb
 from selector.diagnostics import EmitError, PerformanceWarning, ScheduleError, SelectionError
 from selector.report import Report
 
+pytestmark = pytest.mark.verified
+
 Build = Callable[[], hl.Func]
 
 

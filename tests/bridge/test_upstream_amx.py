@@ -16,7 +16,7 @@ from selector.diagnostics import ScheduleError, SelectionError, UserError
 from selector.eqsat.saturate import Engine, Saturation
 from selector.eqsat.solve import forget
 
-pytestmark = pytest.mark.chains
+pytestmark = [pytest.mark.chains, pytest.mark.verified]
 
 
 def matrix(name: str, t: hl.Type = I8) -> hl.ImageParam:

@@ -22,6 +22,8 @@ from selector.gpu.simulator.protocol import protocol_faults
 from selector.runtime.nvrtc import compile_to_cubin, resource_usage, sass
 from selector.targets import COMPILE_ONLY, find_target
 
+pytestmark = pytest.mark.verified
+
 TARGETS = ("sm_100", "sm_120")
 BY_DAY = {
     "gemm-f16-f32-256x128x96",

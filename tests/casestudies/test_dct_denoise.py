@@ -32,6 +32,8 @@ from casestudies.dct_denoise.reference import exact, reference
 from selector.api import Kernel
 from selector.diagnostics import UserError
 
+pytestmark = pytest.mark.verified
+
 SAME_ROUNDINGS, OTHER_ROUNDINGS = 4e-4, 5e-3
 
 

@@ -16,6 +16,8 @@ from casestudies.common.gallery import COLOURS, FOLDER, NOISY, PAGE, PHOTOGRAPH,
 from casestudies.common.registry import all_cases
 from casestudies.data import colours
 
+pytestmark = pytest.mark.verified
+
 MOST_BYTES = 1_500_000
 STEP = 1.01 / 255
 

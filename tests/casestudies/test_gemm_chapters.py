@@ -27,6 +27,8 @@ from selector.families.contraction import Tiling
 from selector.ir.parser import parse_module
 from selector.runtime.nvrtc import resource_usage, sass
 
+pytestmark = pytest.mark.verified
+
 
 @cache
 def compiled(chapter: str) -> Any:

@@ -24,6 +24,8 @@ from selector.machine import machine_for
 from selector.runtime.nvrtc import resource_usage, sass
 from selector.runtime.plan import MapArgument
 
+pytestmark = pytest.mark.verified
+
 H200 = machine_for("sm_90a")
 
 TYPES = ("f16-f32", "f16-f16", "bf16-f32")

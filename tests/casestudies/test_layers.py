@@ -20,6 +20,8 @@ from casestudies.conv_layer import CASE as CONV_LAYER
 from casestudies.conv_layer.problem import Problem as Layer
 from selector.diagnostics import UserError
 
+pytestmark = pytest.mark.verified
+
 
 def test_conv_layer_reference_is_a_sum_over_windows() -> None:
     problem = Layer(2, 5, 6, 3, 4)

@@ -33,6 +33,8 @@ from selector.families.contraction.choice import best
 from selector.machine import machine_for
 from selector.tuning.timing import Timing
 
+pytestmark = pytest.mark.verified
+
 FAKE = Path(__file__).parent / "fake_gpu"
 H200 = machine_for("sm_90a")
 SMALL = Problem(96, 72, 128, "f16-f16", "nt")

@@ -16,6 +16,8 @@ from casestudies.recursive_filter.problem import Problem
 from casestudies.recursive_filter.sizes import BLOCK, GROUP, TILE, place
 from selector.diagnostics import UserError
 
+pytestmark = pytest.mark.verified
+
 pytest.importorskip("scipy")
 
 # The default; poles close to the unit circle, real and complex; weak and alternating responses.

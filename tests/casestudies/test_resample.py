@@ -16,6 +16,8 @@ from casestudies.resample.problem import Problem
 from casestudies.resample.reference import weights
 from selector.diagnostics import UserError
 
+pytestmark = pytest.mark.verified
+
 CASE = find_case("resample")
 
 

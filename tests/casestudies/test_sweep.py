@@ -31,6 +31,8 @@ from selector import load
 from selector.diagnostics import ArtifactError, UserError
 from selector.sized import SizedKernel
 
+pytestmark = pytest.mark.verified
+
 FAKE = Path(__file__).parent / "fake_gpu"
 RESNET = {  # taps, stride, channels, filters, extent of the output; torchvision's resnet50
     (7, 2, 3, 64, 112),

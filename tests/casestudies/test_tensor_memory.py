@@ -33,6 +33,8 @@ from selector.runtime.nvrtc import compile_to_cubin, resource_usage, sass
 from selector.simulate import simulate
 from selector.targets import COMPILE_ONLY, find_target
 
+pytestmark = pytest.mark.verified
+
 TARGET = "sm_100a"
 CASES = [find_case(name) for name in ("gemm", "conv_layer")]
 SMALL_TILES = Tiling(n=128, parts_n=2, parts_m=1, stages=3, tall=True)

@@ -18,6 +18,8 @@ from casestudies.gemm.tuning import space
 from selector.tuning.request import shippable
 from selector.tuning.space import points_of
 
+pytestmark = pytest.mark.verified
+
 
 def test_the_space_begins_with_the_schedule_that_is_used() -> None:
     from casestudies.gemm.tiles import groups_for

@@ -17,6 +17,8 @@ import halide_bridge as hb
 from selector.diagnostics import ScheduleError, UserError
 from selector.runtime import nvrtc
 
+pytestmark = pytest.mark.verified
+
 ROWS = 4  # warps of a block
 
 

@@ -32,6 +32,8 @@ from selector.ir.nodes import Expr, IntImm, Select, Var
 from selector.ir.types import FLOAT16, FLOAT32
 from selector.runtime.plan import MapArgument
 
+pytestmark = pytest.mark.verified
+
 
 @pytest.mark.parametrize(
     ("types", "columns", "boxes"), [("f16-f16", 64, 4), ("bf16-bf16", 64, 4), ("f16-f32", 32, 8)]

@@ -21,6 +21,8 @@ from selector.diagnostics import PerformanceWarning
 from selector.gpu.codegen.copies.costs import _conflicts
 from selector.runtime.plan import CopyLimit
 
+pytestmark = pytest.mark.verified
+
 F16 = hl.Float(16)
 X, Y, U, T = (hl.Var(n) for n in ("x", "y", "u", "t"))
 Read = Callable[[Any, Any], Any]

@@ -5,7 +5,9 @@ recorded CUDA, the same numbers from it in the emulation, and it compiles. The n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, cached_property
 from math import prod
 from typing import Any
@@ -21,12 +23,13 @@ from verified import EMULATED, INTERPRETED, MACHINE_CODE, SIMULATED, Verified, t
 
 from selector.diagnostics import InternalError
 from selector.gpu.codegen.program import emit_kernels
-from selector.gpu.ir.nodes import Kernel
+from selector.gpu.ir.nodes import Comment, Kernel
 from selector.gpu.ir.text import parse_kernels, print_kernels
 from selector.gpu.ir.verify import memory_faults
 from selector.gpu.simulator.protocol import protocol_faults
 from selector.ir.interpreter import interpret
 from selector.ir.traverse import walk_stmt
+from selector.ir.types import Type
 from selector.lowering.normalize import is_tensor_store
 from selector.runtime import nvrtc
 from selector.runtime.plan import Plan
@@ -35,6 +38,7 @@ from selector.targets import find_target
 
 EVERY = 23  # of the programs is one for `make quick`; odd, so that it has both targets
 ENTRY = 'extern "C" __global__'
+WORDS = re.compile(r"[\w.]*|(const|unsigned) \w+")
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,27 @@ def test_kernels_compute_what_the_interpreter_does(program: Run, verified: Verif
 def test_the_text_is_the_recorded_one(program: Run) -> None:
     name, target = program.program.name, program.program.target
     assert_known(f"corpus/{name}", target, program.program.kernel.source)
+
+
+def words(node: Any) -> Iterator[str]:
+    """The strings in a node, but what readers are told."""
+    match node:
+        case str():
+            yield node
+        case tuple():
+            for x in node:
+                yield from words(x)
+        case _ if is_dataclass(node) and not isinstance(node, Comment | Type):
+            for f in fields(node):
+                yield from words(getattr(node, f.name)) if f.name != "note" else ()
+        case _:
+            pass
+
+
+@pytest.mark.verified("selector/gpu", "selector/cpu")
+def test_no_node_holds_text_of_c(program: Run) -> None:
+    """Its strings are names, and words that its class knows."""
+    assert not [x for x in words(program.emitted[0]) if not WORDS.fullmatch(x)]
 
 
 @pytest.mark.verified("selector/gpu", "selector/cpu")

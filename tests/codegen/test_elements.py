@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from selector.gpu.codegen.arrangement import Arrangement
-from selector.gpu.codegen.context import HostValues, KernelContext
+from selector.gpu.codegen.context import HostValues, Indices, KernelContext
 from selector.gpu.codegen.epilogues.element_values import LaneNumber
 from selector.gpu.codegen.epilogues.elements import (
     COLUMN,
@@ -27,7 +27,7 @@ from selector.targets import find_target
 def scalar(*, swapped: bool = False, half: bool = False, summed: bool = False) -> ElementScalar:
     target, layouts = find_target("sm_90a"), Layouts()
     shared = SharedMemory("k", target, layouts)
-    context = KernelContext("k", target, Names(), {}, Arrangement(), HostValues(), layouts, shared)
+    context = KernelContext("k", target, Names(), Arrangement(), Indices(), HostValues(), shared)
     context.registers.accumulators["acc"] = Accumulator("acc", 4, {}, half)
     context.registers.rows["most"] = RowRegisters("most", 16)
     return ElementScalar(context, Region(0, 32, 32, swapped), summed=summed)

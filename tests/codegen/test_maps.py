@@ -12,6 +12,8 @@ from emulation import check
 import halide_bridge as hb
 from selector.runtime.nvrtc import compile_to_cubin
 
+pytestmark = pytest.mark.verified
+
 
 def product(lanes: int, offset: int | None = None) -> Any:
     """Four stages of panels of 80 bytes a row. In vectors of so many ``lanes``, if any, the rows of

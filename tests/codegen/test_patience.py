@@ -20,6 +20,8 @@ from selector.gpu.cuda.snippets.groups import GROUPS
 from selector.gpu.passes.bound_waits import ARRIVALS_BYTES
 from selector.runtime.plan_json import plan_from_json, plan_to_json
 
+pytestmark = pytest.mark.verified
+
 SMALL = Problem(64, 64, 64)
 
 

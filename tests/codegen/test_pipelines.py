@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from selector.gpu.codegen.arrangement import Arrangement
-from selector.gpu.codegen.context import HostValues, KernelContext
+from selector.gpu.codegen.context import HostValues, Indices, KernelContext
 from selector.gpu.codegen.pipelines.pipeline import Pipeline
 from selector.gpu.codegen.scalars.names import Names
 from selector.gpu.codegen.shared_memory import Layouts, SharedMemory
@@ -24,7 +24,7 @@ BARRIERS = {
 def context() -> KernelContext:
     target, layouts = find_target("sm_90a"), Layouts()
     memory = SharedMemory("f", target, layouts)
-    return KernelContext("f", target, Names(), {}, Arrangement(), HostValues(), layouts, memory)
+    return KernelContext("f", target, Names(), Arrangement(), Indices(), HostValues(), memory)
 
 
 def lines(pipeline: Pipeline) -> list[str]:

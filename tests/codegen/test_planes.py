@@ -28,6 +28,8 @@ from selector.ir.nodes import IntImm, Var
 from selector.ir.types import FLOAT16
 from selector.runtime.plan import MapArgument
 
+pytestmark = pytest.mark.verified
+
 SMALL = Windows((16, 16), strips=2, groups=1, stride=2)
 BOX = "tensor_copy"
 

@@ -15,6 +15,8 @@ from casestudies.common.filters import tensor
 from casestudies.conv1d.algorithm import convolve
 from selector.families.windows import Tiling
 
+pytestmark = pytest.mark.verified
+
 
 def rows_of(vectors: int) -> Tiling:
     return Tiling(outputs=128, vectors=vectors, rows=1)

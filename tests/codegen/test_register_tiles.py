@@ -16,6 +16,8 @@ from casestudies.dct_denoise import CASE
 from casestudies.dct_denoise.problem import BENCHMARK
 from selector.diagnostics import ScheduleError
 
+pytestmark = pytest.mark.verified
+
 
 def blocks_of(side: str) -> tuple[dict[int, tuple[int, int]], list[tuple[str, list[int]]]]:
     """The 8 x 8 block (row, column) of ``kept`` in each register, and the registers of ``kept`` in

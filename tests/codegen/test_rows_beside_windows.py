@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 BF16 = hl.BFloat(16)
 TAPS, ROWS = 5, 3
 NAN = 0x7FC0

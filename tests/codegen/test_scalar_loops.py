@@ -14,6 +14,8 @@ import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 from selector.runtime.plan import AT_ONCE
 
+pytestmark = pytest.mark.verified
+
 
 def depthwise(tile: int) -> hl.Func:
     """A 3 x 3 filter of its own for every channel, put where it has no place."""

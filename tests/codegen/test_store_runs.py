@@ -15,6 +15,8 @@ from selector.gpu.codegen.epilogues.regions import Region
 from selector.ir.affine import Affine
 from selector.ir.bfloat16 import from_bits, to_bits
 
+pytestmark = pytest.mark.verified
+
 F16, BF16 = hl.Float(16), hl.BFloat(16)
 
 

@@ -20,6 +20,8 @@ from selector.gpu.ir.layouts import Dealt
 from selector.simulate import simulate
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 BANK_BYTES = 128
 
 

@@ -17,6 +17,8 @@ from selector.simulate import simulate
 from selector.targets import find_target
 from tests.lowering.test_online import error, operands, truth
 
+pytestmark = pytest.mark.verified
+
 
 def kernel(units: int, keys: int, stages: int, depth: int, *, causal: bool = False) -> hb.Kernel:
     channels = 32 if depth % 32 == 0 else 16

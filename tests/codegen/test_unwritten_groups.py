@@ -31,6 +31,8 @@ from selector.intrinsics.regions import Marks
 from selector.intrinsics.unwritten import Contents
 from selector.ir.nodes import Allocate, IntImm
 
+pytestmark = pytest.mark.verified
+
 PANELS: dict[str, Groups] = {
     "along the depth": Groups(layout="nt", stages=1),
     "across the depth": Groups(layout="tn", stages=1),

@@ -21,6 +21,8 @@ from selector.diagnostics import ScheduleError
 from selector.gpu.ir.layouts import Dealt
 from selector.runtime.nvrtc import available, compile_to_cubin, resource_usage, sass
 
+pytestmark = pytest.mark.verified
+
 Array = NDArray[np.generic]
 A_AT, B_AT = 1 << 14, 1 << 20  # where the emulated memory has the rows and the bands
 

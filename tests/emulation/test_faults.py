@@ -12,6 +12,8 @@ from emulation import Fault, Unsupported, check, run
 from emulation.launch import ORDERS
 from emulation.texts import run_text, text_kernel
 
+pytestmark = pytest.mark.verified
+
 OUT = np.zeros(32, np.int32)
 DATA = np.arange(64, dtype=np.int32)
 SHARED = "int* const smem = (int*)memory;\n"

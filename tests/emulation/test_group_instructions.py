@@ -13,6 +13,8 @@ import pytest
 from emulation import Fault
 from emulation.texts import run_text
 
+pytestmark = pytest.mark.verified
+
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(6)
 FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'

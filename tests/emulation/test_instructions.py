@@ -11,6 +11,8 @@ from emulation.texts import run_text
 from selector.ir.float8 import from_bytes
 from selector.ir.types import Type
 
+pytestmark = pytest.mark.verified
+
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(5)
 

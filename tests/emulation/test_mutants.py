@@ -19,6 +19,8 @@ from emulation.agreement import assert_close
 from emulation.launch import ORDERS, POISONS
 from emulation.mutants import MUTATIONS, Mutant, mutants
 
+pytestmark = pytest.mark.verified
+
 
 @dataclass(frozen=True, slots=True)
 class Seeded:

@@ -14,7 +14,7 @@ from emulation import run
 from emulation.launch import ORDERS
 from emulation.problems import Fault
 
-pytestmark = pytest.mark.gcc
+pytestmark = [pytest.mark.gcc, pytest.mark.verified]
 PROBLEM = Problem(4, 500, 64)  # several tiles a block
 
 

@@ -29,6 +29,8 @@ from selector.report import Report
 from selector.targets import Target, find_target
 from selector.workbench.ruleset import read_rules, standard_files
 
+pytestmark = pytest.mark.verified
+
 AMX = find_target("amx")
 BF16 = Spec("bfloat16", "float32")
 

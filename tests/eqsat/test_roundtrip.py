@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,8 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import walk_expr
 from selector.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT8, INT32, UINT8, Type
+
+pytestmark = pytest.mark.verified
 
 NAMES = st.sampled_from(["x", "A.stride.1", "mm.s1.r$x", 'odd "name" \\'])
 

@@ -20,6 +20,8 @@ from scaled import accumulators, funcs, taps
 import halide_bridge as hb
 from selector.eqsat.solve import forget
 
+pytestmark = pytest.mark.verified
+
 MOST_SECONDS, MOST_SECONDS_OF_THE_FIRST = 1.0, 0.8
 LARGE: dict[str, tuple[Callable[[], hl.Func], int]] = {
     "4096 taps in a loop": (lambda: taps(4096, 8, False), 1),

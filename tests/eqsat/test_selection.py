@@ -22,6 +22,8 @@ from selector.ir.parser import parse_module
 from selector.ir.traverse import walk_all_exprs, walk_stmt
 from selector.ir.types import FLOAT16
 
+pytestmark = pytest.mark.verified
+
 SPECS = [Spec(), Spec("bfloat16"), Spec("float16", "float16"), Spec("int8", "int32"),
          Spec("uint8", "int32")]  # fmt: skip
 

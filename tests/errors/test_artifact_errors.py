@@ -29,6 +29,8 @@ from selector.ir.parser import parse_module
 from selector.runtime.artifact import Artifact, from_bytes, is_artifact, to_bytes
 from selector.runtime.members import MOST_BYTES, MOST_DEPTH, MOST_JSON_BYTES
 
+pytestmark = pytest.mark.verified
+
 ARTIFACT = Artifact(
     conv_plan(), "module conv\n", "", {"statements": [], "seconds": {}}, {"sm_90a": b"\x7fELF"}
 )

@@ -35,6 +35,8 @@ from selector.machine import machine_for
 from selector.runtime.nvrtc import resource_usage
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 HOPPER, H200 = find_target("sm_90a"), machine_for("sm_90a")
 DEPTHS = st.sampled_from((16, 20, 32, 40, 48, 64, 72, 80, 96, 100, 112, 128, 192, 250, 256))
 SHAPES = st.builds(

@@ -31,6 +31,8 @@ from selector.machine import machine_for
 from selector.simulate import simulate
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 H200 = machine_for("sm_90a")
 
 

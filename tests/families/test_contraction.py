@@ -43,6 +43,8 @@ from selector.machine import MACHINES, machine_for
 from selector.runtime.nvrtc import resource_usage
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 HOPPER = find_target("sm_90a")
 H200 = machine_for("sm_90a")
 ROUNDING = 1e-9  # of sums of the same times in another order

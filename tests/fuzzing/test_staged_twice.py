@@ -13,7 +13,7 @@ from fuzzing.choices import index
 from fuzzing.oracles import run_program
 from fuzzing.program import Axis, Operand, Program, Staging, Sum
 from fuzzing.run import Plan, jobs
-from selector.gpu.codegen.pipelines import rings
+from selector.gpu.codegen.pipelines import staged
 
 pytestmark = pytest.mark.verified
 
@@ -43,7 +43,7 @@ def test_without_the_refusal_it_is_seen_to_be_wrong(
     refused = run_program(p)
     assert refused.kind == "refused"
     assert refused.detail.endswith(AHEAD)
-    monkeypatch.setattr(rings, "refuse_chains", MagicMock())
+    monkeypatch.setattr(staged, "refuse_chains", MagicMock())
     assert run_program(p).place == ("wrong", "emulation")
 
 

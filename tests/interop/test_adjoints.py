@@ -11,6 +11,8 @@ import pytest
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 
+pytestmark = pytest.mark.verified
+
 x, y, z = hl.Var("x"), hl.Var("y"), hl.Var("z")
 F32, F16 = hl.Float(32), hl.Float(16)
 

@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
 from runtime_plans import conv_plan, scale_plan
 from test_cpu import MATMUL, SCALE, operands
 
+pytestmark = pytest.mark.verified
+
 Array = np.ndarray[Any, Any]
 gcc = pytest.mark.gcc
 

@@ -25,7 +25,7 @@ from selector.sized import SizedKernel
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
 from test_cpu import MATMUL, SCALE
 
-pytestmark = [pytest.mark.gcc, pytest.mark.slow]
+pytestmark = [pytest.mark.gcc, pytest.mark.slow, pytest.mark.verified]
 
 
 def compiled(text: str) -> selector.Kernel:

@@ -24,7 +24,7 @@ from selector.interop.torch_backend.report import reports  # noqa: E402
 from selector.runtime import arguments  # noqa: E402
 
 make_fx = torch.fx.experimental.proxy_tensor.make_fx
-pytestmark = pytest.mark.usefixtures("anew")
+pytestmark = [pytest.mark.usefixtures("anew"), pytest.mark.verified]
 nn, functional = torch.nn, torch.nn.functional
 F16, BF16 = torch.float16, torch.bfloat16
 # Of the norm: what eager itself is away from float32 at these depths, and a little.

@@ -27,6 +27,8 @@ from selector.interop.torch_backend.grow import parts  # noqa: E402
 from selector.interop.torch_backend.layouts import turn_images, turn_last  # noqa: E402
 from selector.interop.torch_backend.patches import as_products  # noqa: E402
 
+pytestmark = pytest.mark.verified
+
 make_fx = torch.fx.experimental.proxy_tensor.make_fx
 functional = torch.nn.functional
 INNERMOST = torch.channels_last

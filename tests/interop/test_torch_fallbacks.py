@@ -18,7 +18,7 @@ from selector.interop.regions import store  # noqa: E402
 from selector.interop.torch_backend import report  # noqa: E402
 from selector.interop.torch_backend.report import reports  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("anew")
+pytestmark = [pytest.mark.usefixtures("anew"), pytest.mark.verified]
 nn = torch.nn
 compiled = partial(torch_compiled.compiled, fullgraph=False)
 HALF = torch.float16

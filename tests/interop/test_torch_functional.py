@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `to
 
 from selector.interop import functional  # noqa: E402 - after the skip
 
+pytestmark = pytest.mark.verified
+
 
 @pytest.fixture(autouse=True)
 def here() -> Iterator[None]:

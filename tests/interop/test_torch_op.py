@@ -20,6 +20,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra `to
 
 from selector.interop.torch import TorchOp, torch_op  # noqa: E402 - after the skip
 
+pytestmark = pytest.mark.verified
+
 x, y = hl.Var("x"), hl.Var("y")
 HERE = {"cpu": "interpret", "target": "sm_90a"}
 

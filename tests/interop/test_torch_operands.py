@@ -19,7 +19,7 @@ from halide_bridge.torch_backend import compile_region  # noqa: E402
 from selector.interop.torch_backend.attention import why_not  # noqa: E402
 from selector.interop.torch_backend.report import reports  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("anew")
+pytestmark = [pytest.mark.usefixtures("anew"), pytest.mark.verified]
 nn, functional = torch.nn, torch.nn.functional
 attend = functional.scaled_dot_product_attention
 compiled = partial(torch_compiled.compiled, take="all")

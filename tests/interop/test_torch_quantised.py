@@ -20,7 +20,7 @@ from selector.interop.torch_backend.report import reports  # noqa: E402
 import_module("torch.ao.quantization.fx._decomposed")  # defines what follows
 quantized = torch.ops.quantized_decomposed
 make_fx = torch.fx.experimental.proxy_tensor.make_fx
-pytestmark = pytest.mark.usefixtures("anew")
+pytestmark = [pytest.mark.usefixtures("anew"), pytest.mark.verified]
 nn, functional = torch.nn, torch.nn.functional
 UNSIGNED, SIGNED = (0, 255, torch.uint8), (-128, 127, torch.int8)
 SCALE = 0.046875  # of activations: bytes are seldom at their limits

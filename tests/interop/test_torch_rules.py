@@ -18,6 +18,8 @@ from halide_bridge.torch_backend.values import RULES  # noqa: E402 - after the s
 from selector.diagnostics import ScheduleError  # noqa: E402
 from selector.interop.torch_backend.covered import COVERED  # noqa: E402
 
+pytestmark = pytest.mark.verified
+
 aten = torch.ops.aten
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
 

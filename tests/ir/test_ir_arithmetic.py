@@ -20,6 +20,8 @@ from selector.ir.simplify import simplify
 from selector.ir.traverse import substitute
 from selector.ir.types import FLOAT32, INT8, INT32
 
+pytestmark = pytest.mark.verified
+
 VARIABLES = ("x", "y", "s", "t")
 ENV = {"x": 5, "y": -3, "s": 7, "t": 0}
 

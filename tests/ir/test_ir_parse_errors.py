@@ -15,6 +15,8 @@ from selector.diagnostics import ParseError
 from selector.ir.parser import parse_expr, parse_module, parse_stmt
 from selector.ir.types import FLOAT16, FLOAT32
 
+pytestmark = pytest.mark.verified
+
 TYPES = {"I": FLOAT16, "acc": FLOAT32}
 
 

@@ -17,6 +17,8 @@ from selector.ir.printer import print_expr, print_stmt
 from selector.ir.traverse import walk_all_exprs
 from selector.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, INT8, INT32, Type
 
+pytestmark = pytest.mark.verified
+
 relaxed = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -43,6 +43,8 @@ from selector.ir.types import FLOAT16, FLOAT32, Type
 from selector.lowering.fragments import BLOCK_BYTES, BLOCK_ROWS, expand
 from selector.lowering.tiles import Access, Accumulate
 
+pytestmark = pytest.mark.verified
+
 TEXTS = (
     "strided(16384, 128, 2)",
     "strided(digits(8, 4 * lane, 2, 2 * register, warp), digits(2, register, 4, lane))",

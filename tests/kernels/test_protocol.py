@@ -54,6 +54,8 @@ from selector.gpu.simulator.protocol import first_fault, protocol_faults
 from selector.ir.types import FLOAT32
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 FORMS = (  # of pipelines, by a program of the corpus and its target
     ("product_stages_3_75", "sm_80"),
     ("groups_layout_nn_mapped", "sm_90a"),

@@ -93,6 +93,8 @@ from selector.ir.types import FLOAT16, FLOAT32, INT32
 from selector.runtime import nvrtc
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 M, N, K, STAGES, TILES = 128, 64, 64, 3, 2
 BYTES = 2 * K * (M + N)  # of a stage
 EVERY = 9  # of so many mutants of an emitted kernel one is tried

@@ -14,6 +14,8 @@ from test_scans import F32, close, filtered, noise, weighted
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 x, c, xo, xi = (hl.Var(name) for name in ("x", "c", "xo", "xi"))
 Numbers = Sequence[float]
 

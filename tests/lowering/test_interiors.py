@@ -17,6 +17,8 @@ from selector.ir.nodes import IntImm, Not, Var
 from selector.ir.types import BOOL
 from selector.lowering.predicates import denied
 
+pytestmark = pytest.mark.verified
+
 EDGES = hl.BoundaryConditions
 X, Y = hl.Var("x"), hl.Var("y")
 ROWS, COLUMNS, REACH = 121, 407, 3

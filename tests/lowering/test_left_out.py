@@ -38,6 +38,8 @@ from selector.ir.types import BOOL, INT32
 from selector.lowering.left_out import opposite
 from selector.lowering.one_value import one_value
 
+pytestmark = pytest.mark.verified
+
 X, T = Var("x"), Var("t")
 THREADS = 3
 

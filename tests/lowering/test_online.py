@@ -24,6 +24,8 @@ from selector.ir.nodes import Allocate, For, ForKind, Memory, Store
 from selector.ir.printer import print_stmt
 from selector.ir.traverse import walk_stmt
 
+pytestmark = pytest.mark.verified
+
 GROUPS = Tiling(2, 64, 64, 2, 64, groups=True)
 WARPS = Tiling(2, 16, 32)
 

@@ -13,6 +13,8 @@ from test_scans import F32, close, filtered, noise, weighted
 import halide_bridge as hb
 from selector.lowering.scans.memory import steps_until
 
+pytestmark = pytest.mark.verified
+
 x, c, xo, xi = (hl.Var(name) for name in ("x", "c", "xo", "xi"))
 
 

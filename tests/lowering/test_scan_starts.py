@@ -10,6 +10,8 @@ from test_scans import F32, close, noise
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 x, c = hl.Var("x"), hl.Var("c")
 STARTS = {
     "copied": lambda s: s(0),

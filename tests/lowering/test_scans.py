@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 
+pytestmark = pytest.mark.verified
+
 F32, I32 = hl.Float(32), hl.Int(32)
 x, c, xo, xi = (hl.Var(name) for name in ("x", "c", "xo", "xi"))
 Step = Callable[[Callable[[int], Any]], Any]

@@ -39,6 +39,8 @@ from selector.ir.types import FLOAT32, INT32
 from selector.lowering.trim import trimmed
 from tests.lowering.test_online import error, operands
 
+pytestmark = pytest.mark.verified
+
 
 def runs(tiles: Tiling, *, causal: bool, window: int) -> For:
     """The loop over runs of keys."""

@@ -16,6 +16,8 @@ from selector.diagnostics import ScheduleError
 from selector.families import contraction, layers, windows
 from selector.machine import machine_for
 
+pytestmark = pytest.mark.verified
+
 F16 = hl.Float(16)
 x, y, c, n = (hl.Var(v) for v in "xycn")
 WHOLE: dict[str, Any] = {"taps": 9, "reach": (2, 2, 0)}

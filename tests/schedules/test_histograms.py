@@ -15,6 +15,8 @@ from selector.gpu.codegen.program import emit_kernels
 from selector.simulate import simulate
 from selector.targets import find_target
 
+pytestmark = pytest.mark.verified
+
 F32, I32, U8, U16 = hl.Float(32), hl.Int(32), hl.UInt(8), hl.UInt(16)
 x, y, i = (hl.Var(name) for name in "xyi")
 Made = tuple[hl.Func, dict[str, Any], Any]

@@ -17,6 +17,8 @@ import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 from selector.runtime.nvrtc import compile_to_cubin
 
+pytestmark = pytest.mark.verified
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Term = Callable[[Any, Any, Any], Any]
 Truth = Callable[[Array, Array], Array]

@@ -13,6 +13,8 @@ from emulation import check
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 F32 = hl.Float(32)
 n, j, x, y = (hl.Var(name) for name in "njxy")
 INSIDE = "in registers of the thread that reads it"

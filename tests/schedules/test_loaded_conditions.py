@@ -16,6 +16,8 @@ from plain_sums import x, y
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 ROWS, COLUMNS, DEPTH = 70, 141, 96
 L = hl.ImageParam(I32, 1, "L")
 HELD = np.array([53, 4, 13, 22, 31, 40, 49, 58, 67, 76], np.int32)

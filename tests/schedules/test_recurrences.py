@@ -11,6 +11,8 @@ import pytest
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 F32 = hl.Float(32)
 x, y = hl.Var("x"), hl.Var("y")
 

@@ -13,6 +13,8 @@ import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 from tests.schedules.test_resampling import F16, F32, TAPS, drawn, resized, truth, x, y
 
+pytestmark = pytest.mark.verified
+
 SIZES = (((9, 11), (1, 1)), ((40, 272), (33, 37)), ((17, 301), (41, 65)), ((300, 50), (31, 40)))
 
 

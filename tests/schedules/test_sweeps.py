@@ -12,6 +12,8 @@ from emulation import check
 
 import halide_bridge as hb
 
+pytestmark = pytest.mark.verified
+
 F32, U8 = hl.Float(32), hl.UInt(8)
 x, y, c, n = (hl.Var(name) for name in "xycn")
 Made = tuple[hl.Func, Callable[[Any], Any], Callable[[Any], tuple[int, ...]]]

@@ -15,6 +15,8 @@ from test_plain_pipelines import by_halide
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 
+pytestmark = pytest.mark.verified
+
 Term = Callable[[Any, Any, Any], Any]
 LARGE = {"floats_as_halves": (2048, 2048), "complex_product": (2048, 2048, 2)}
 

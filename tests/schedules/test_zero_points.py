@@ -15,6 +15,8 @@ from plain_sums import I8, matrices, stored, with_a_zero_point, x, y
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
 
+pytestmark = pytest.mark.verified
+
 Term = Callable[[Any, Any, Any, Any, Any], Any]
 Array = np.ndarray[Any, np.dtype[Any]]
 ROWS, COLUMNS, DEPTH, Z, W = 70, 41, 96, 7, 250

@@ -18,6 +18,8 @@ from selector.workbench.laws import Memory, decoded, terms_of
 from selector.workbench.nests import drawn
 from selector.workbench.ruleset import read_rules, standard_files
 
+pytestmark = pytest.mark.verified
+
 CASES = load()
 
 

@@ -26,6 +26,8 @@ from selector.workbench.live.watch import LOOK, watch
 from selector.workbench.problems import Problem
 from selector.workbench.ruleset import lint, read_rules, standard_files
 
+pytestmark = pytest.mark.verified
+
 RULE = '; a -> a\n(rewrite (Ramp a b 1) (Ramp a b 1) :ruleset axioms :name "same")\n'
 
 

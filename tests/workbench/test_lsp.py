@@ -17,6 +17,8 @@ from editor import SOON, Editor, edits, timed
 from rules import rule_files
 from selector.workbench.live.book import RULES_FOLDER
 
+pytestmark = pytest.mark.verified
+
 URI = "file:///work/mine%20own.egg"
 RULE = '; a -> a\n(rewrite (Ramp a b 1) (Ramp a b 1) :ruleset axioms :name "same")\n'
 TESTS = """; [same] fires

@@ -114,7 +114,7 @@ def layer_of(member: Member, program: Program) -> Layer | str:
         return STARTS
     if any(number(r.extent) is None for r in update.reduced if r.name != channels):
         return "the number of its taps is not known"
-    kinds = {multiplied(e, member, program) for e in pair}
+    kinds = [*dict.fromkeys(multiplied(e, member, program) for e in pair)]
     misses = [k for k in kinds if isinstance(k, str)]
     if misses:
         return misses[0]

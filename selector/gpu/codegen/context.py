@@ -12,7 +12,7 @@ from selector.gpu.codegen.epilogues.regions import Registers
 from selector.gpu.codegen.scalars.legal import ScalarEmitter
 from selector.gpu.codegen.scalars.names import Names
 from selector.gpu.codegen.scalars.storage import Space, Storage
-from selector.gpu.codegen.shared_memory import Layouts, SharedMemory
+from selector.gpu.codegen.shared_memory import SharedMemory
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.builder import Builder
 from selector.gpu.ir.expressions import FALSE, both, equal, flag, given, masked, pointer
@@ -38,42 +38,24 @@ from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.ir.types import INT32, UINT64
 from selector.lowering.kernels import GridLoop
 from selector.lowering.tiles import Access, Accumulate, Operand, align_windows, as_accumulate
-from selector.runtime.plan import CopyLimit
 from selector.targets import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Taking:
-    """How the emitter writes a copy: who takes part, of how many, bytes of an access, and how many
-    accesses of a warp meet in one bank."""
-
-    source: str
-    threads: int
-    of: int
-    width: int
-    conflicts: int = 1
-    limit: CopyLimit = CopyLimit.NONE
-
 
 Quotients = dict[Expr, tuple[str, Expr | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class HostValues:
-    """What a launch brings besides arrays, and what follows from it alike for a whole block:
-    ``sizes`` that the host knows, and, by buffer and dimension, between what an index has to begin
-    (``required``); the variables of the ``grid``'s loops, and what stands for those of warps
-    (``units``). ``quotients``: what numbers are called that are worked out once; how, where that is
-    not the host's work. ``flags``: names of conditions. Tensor ``maps``, and the buffers that boxes
-    are stored to.
+    """What a launch brings: arrays (``params``); ``sizes`` that the host knows, and, by buffer and
+    dimension, between what an index has to begin (``required``). ``quotients``: what numbers are
+    called that are worked out once; how, where that is not the host's work. ``flags``: names of
+    conditions. Tensor ``maps``, and the buffers that boxes are stored to.
     """
 
+    params: dict[str, BufferParam] = field(default_factory=dict[str, BufferParam])
     sizes: frozenset[str] = frozenset()
     required: dict[tuple[str, int], tuple[int, int]] = field(
         default_factory=dict[tuple[str, int], tuple[int, int]]
     )
-    grid: frozenset[str] = frozenset()
-    units: dict[str, Var] = field(default_factory=dict[str, Var])
     quotients: Quotients = field(default_factory=dict[Expr, tuple[str, Expr | None]])
     flags: dict[Expr, str] = field(default_factory=dict[Expr, str])
     maps: list[Map] = field(default_factory=list[Map])
@@ -81,46 +63,53 @@ class HostValues:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """Which elements of buffers are known to be numbers (every 16 bytes of bands), by the ``loops``
-    that are alike wherever their names come; what operands have ``reached``.
+class Indices:
+    """The variables that number blocks and threads: the loops of the ``grid``, and those of their
+    variables that a block has one value of (``block``); what stands for those of warps (``units``);
+    all that count from 0 on (``counts``).
+    """
+
+    grid: tuple[GridLoop, ...] = ()
+    block: frozenset[str] = frozenset()
+    units: dict[str, Var] = field(default_factory=dict[str, Var])
+    counts: set[str] = field(default_factory=set[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of memory where the emitter stands: loads ``inside`` their arrays, which need
+    no test (``threads.bounds``); what tells whether vectors of a buffer's ``rows`` begin at
+    multiples, if that has to be asked (``row_vectors``); which elements of buffers are ``numbers``
+    (every 16 bytes of bands), by the ``loops`` that are alike wherever their names come, and what
+    operands have ``reached``.
     """
 
     loops: Scope = field(default_factory=Scope)
-    reached: dict[Hashable, Reach | None] = field(default_factory=dict[Hashable, "Reach | None"])
+    inside: set[Load] = field(default_factory=set[Load])
+    rows: dict[str, Expr] = field(default_factory=dict[str, Expr])
     numbers: dict[str, Marks] = field(default_factory=dict[str, Marks])
+    reached: dict[Hashable, Reach | None] = field(default_factory=dict[Hashable, "Reach | None"])
 
 
 @dataclass(frozen=True, slots=True)
 class KernelContext:
-    """A kernel that is being written. ``copies``: who takes part in them, by what they fill;
-    ``inside``: loads that need no test where it stands (``threads.bounds``); ``rows``: what tells
-    whether vectors of a buffer's row begin at multiples, if that has to be asked (``row_vectors``);
-    ``counts``: variables of loops over blocks and threads, from 0 on; ``grid``: the loops of its
-    blocks.
-    """
+    """A kernel that is being written."""
 
     name: str
     target: Target
     names: Names
-    params: dict[str, BufferParam]
     block: Arrangement
+    indices: Indices
     host: HostValues
-    layouts: Layouts
     shared: SharedMemory
-    contents: Written = field(default_factory=Written)
+    facts: Facts = field(default_factory=Facts)
     registers: Registers = field(default_factory=Registers)
     storages: dict[str, Storage] = field(default_factory=dict[str, Storage])
-    copies: dict[str, Taking] = field(default_factory=dict[str, Taking])
     writer: Builder = field(default_factory=Builder)
-    inside: set[Load] = field(default_factory=set[Load])
-    rows: dict[str, Expr] = field(default_factory=dict[str, Expr])
-    counts: set[str] = field(default_factory=set[str])
-    grid: tuple[GridLoop, ...] = ()
 
     @property
     def scalar(self) -> ScalarEmitter:
-        return ScalarEmitter(self.names, self.storages, self.quotient_name, self.inside)
+        return ScalarEmitter(self.names, self.storages, self.quotient_name, self.facts.inside)
 
     def quotient_name(self, e: Binary) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where
@@ -131,14 +120,14 @@ class KernelContext:
         if e.type != INT32:
             return None
         quotient = e.op in (BinaryOp.DIV, BinaryOp.MOD)
-        sizes, units = self.host.sizes, self.host.units
+        sizes, units = self.host.sizes, self.indices.units
         inside = {units[name].name if name in units else name for name in free_vars(e)} - sizes
         if inside and not quotient:
             return None  # most of them, so that this comes before any work
-        placed = self.host.grid | {v.name for v in units.values()}
+        placed = self.indices.block | {v.name for v in units.values()}
         if not inside <= placed:
             return None
-        e = Binary(e.op, substitute(e.a, self.host.units), substitute(e.b, self.host.units))
+        e = Binary(e.op, substitute(e.a, units), substitute(e.b, units))
         names = free_vars(e)
         if not names:
             return None
@@ -157,7 +146,7 @@ class KernelContext:
     def is_met(self, room: Affine) -> bool:
         """Whether a number is at least 0 wherever a block or thread is."""
         return all(
-            factor > 0 and all(isinstance(a, Var) and a.name in self.counts for a in atoms)
+            factor > 0 and all(isinstance(a, Var) and a.name in self.indices.counts for a in atoms)
             for atoms, factor in room
         )
 
@@ -180,7 +169,7 @@ class KernelContext:
 
     def is_input(self, buffer: str) -> bool:
         """Whether a buffer is an array that the caller gives and the kernel only reads."""
-        param = self.params.get(buffer)
+        param = self.host.params.get(buffer)
         return param is not None and param.role is Role.INPUT
 
     def as_accumulate(self, s: Store) -> Accumulate | None:
@@ -190,7 +179,7 @@ class KernelContext:
         statement = as_accumulate(s)
         if statement is None:
             return None
-        rows = self.layouts.windows.get(statement.a.buffer)
+        rows = self.shared.layouts.windows.get(statement.a.buffer)
         aligned = align_windows(statement)
         if rows is not None:
             aligned = align_windows(statement, rows.step, rows.pitch)
@@ -206,8 +195,9 @@ class KernelContext:
 
     def _laid(self, operand: Operand) -> Operand:
         """An operand that knows how its buffer lies in memory."""
-        if isinstance(operand, Access) and operand.buffer in self.layouts.strips:
-            return replace(operand, strips=self.layouts.strips[operand.buffer])
+        strips = self.shared.layouts.strips
+        if isinstance(operand, Access) and operand.buffer in strips:
+            return replace(operand, strips=strips[operand.buffer])
         return operand
 
     def aligned_flag(self, buffer: str, elements: int, known: Set[str] = frozenset()) -> Expr:
@@ -236,7 +226,7 @@ class KernelContext:
         are.
         """
         known: set[Expr] = set()
-        param = self.params.get(buffer) if buffer else None
+        param = self.host.params.get(buffer) if buffer else None
         if param is not None:
             known = {d.stride for d in param.dims[1:]}
         return all(c % elements == 0 or any(a in known for a in m) for m, c in index)

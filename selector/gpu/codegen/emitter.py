@@ -10,6 +10,7 @@ from typing import Protocol
 
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
+from selector.gpu.codegen.pipelines.staged import StagedLoop
 from selector.gpu.codegen.placement import Placement
 from selector.gpu.codegen.products.tiles import TileEmitter
 from selector.gpu.codegen.threads.plain import ThreadCode
@@ -24,7 +25,8 @@ from selector.lowering.kernels import Kernel
 class LastingLoop(Protocol):
     """The pipelined loop of a kernel whose blocks do the work of several."""
 
-    loop: For
+    @property
+    def work(self) -> StagedLoop: ...
 
     def consume(self, groups: Unit) -> None: ...
 

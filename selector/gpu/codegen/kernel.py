@@ -36,7 +36,7 @@ from selector.gpu.codegen.warpgroups.arrangement import last_for_all, refuse_unf
 from selector.gpu.codegen.warpgroups.iterations import is_loaded_fill
 from selector.gpu.codegen.warpgroups.lasting import LastingRing, emit_lasting
 from selector.gpu.codegen.warpgroups.products import GroupEmitter
-from selector.gpu.codegen.warpgroups.rings import SelfFedRing
+from selector.gpu.codegen.warpgroups.self_fed_rings import SelfFedRing
 from selector.gpu.codegen.warpgroups.tensor_rings import TensorRing
 from selector.gpu.codegen.warpgroups.window_products import WindowEmitter
 from selector.gpu.codegen.warpgroups.window_rings import WindowRing
@@ -86,8 +86,8 @@ class KernelEmitter:
         self.windows = WindowEmitter(context, self.tables)
         self.threads = ThreadCode(context)
         if not context.block.persistent:
-            context.counts.update(x.name for x in kernel.grid if x.min == IntImm(0))
-            self.threads.grid = unconditional(sorted(context.counts), kernel.body)
+            context.indices.counts.update(x.name for x in kernel.grid if x.min == IntImm(0))
+            self.threads.grid = unconditional(sorted(context.indices.counts), kernel.body)
         self.nests = NestCode(context, self.threads)
         self.bands_filled = False
         self.pipelines = Pipelines()
@@ -101,10 +101,10 @@ class KernelEmitter:
             self.pipelines.last = last_for_all(body)
         collect_accumulators(body, c, self.tables)
         self.windows.prepare(body)
-        strips = c.layouts.strips
+        strips = c.shared.layouts.strips
         strips |= find_strips(body, engine=c.target.has("bulk"))
         self.placement.by_rows = row_arrays(body, c, self.tiles.regions.covered)
-        strips |= {n: rows for n, rows in c.layouts.windows.items() if rows.step > 1}
+        strips |= {n: rows for n, rows in c.shared.layouts.windows.items() if rows.step > 1}
         self.exchanged -= c.registers.accumulators.keys() | self.placement.in_registers
         self.exchanged -= self.placement.by_rows.keys() | self.kernel.own
         if c.block.persistent or c.block.teams > 1:
@@ -207,14 +207,14 @@ class KernelEmitter:
 
     def _uniform_loop(self, s: For, unit: Unit, *, in_warp: bool) -> None:
         """A serial loop that all threads of the unit run through together."""
-        if self.pipelines.lasting is not None and s is self.pipelines.lasting.loop:
+        if self.pipelines.lasting is not None and s is self.pipelines.lasting.work.loop:
             self.pipelines.lasting.consume(unit)
             return
         if s.kind not in PLAIN_LOOPS:
             raise EmitError(f"a {s.kind.value} loop has no form here")
         allocations, body = hoist_allocations(s.body)
         staged = [a for a in allocations if self._is_ring(a)]
-        operands = self.context.layouts.group_operands if self.context.block.group else ()
+        operands = self.context.shared.layouts.group_operands if self.context.block.group else ()
         ring = any(a.name in operands for a in staged)
         if holds_tensor(s) and not ring:
             self.fill_bands(unit)
@@ -286,7 +286,7 @@ class KernelEmitter:
         c, w, total = self.context, self.context.writer, prod(e for _, e in loops)
         every = total == c.block.warps and (self.pipelines.in_consumers or not c.block.producer)
         with w.block() if every else w.when(less(c.block.number, total)):
-            c.host.units.update(self._decode(loops, c.block.number))
+            c.indices.units.update(self._decode(loops, c.block.number))
             inner = self._tensor_unit()
             reads, writes = self._touched(s, set())
             own = {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
@@ -303,7 +303,7 @@ class KernelEmitter:
         digits = mixed_radix(numbered, [extent for _, extent in loops[:-1]])
         for (name, _), digit in zip(loops, digits, strict=True):
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))
-            self.context.counts.add(name)
+            self.context.indices.counts.add(name)
             found[name] = self.context.names.stand(f"({spell(digit)})", digit)
         return found
 
@@ -349,7 +349,7 @@ class KernelEmitter:
         """Whether a statement fills an accumulator with numbers from few places of arrays that the
         kernel does not write: a bias, say.
         """
-        read_only = self.context.params.keys() - self.exchanged
+        read_only = self.context.host.params.keys() - self.exchanged
         filled = s.buffer in self.context.registers.accumulators and is_loaded_fill(s)
         return filled and loaded(s.value) <= read_only
 
@@ -361,7 +361,7 @@ class KernelEmitter:
         if unit.must_wait(reads, writes):
             unit.wait(self.context.writer, reads | writes)
         unit.touch(reads, writes)
-        panels = self.context.layouts.panels
+        panels = self.context.shared.layouts.panels
         rounding = {name for name in writes if name in panels and panels[name].rounds}
         unit.unrounded |= {name: self.context.storages[name] for name in rounding}
 

@@ -64,7 +64,7 @@ class Placement:
 
     def slot_elements(self, s: Allocate) -> int:
         """Elements from one slot of a ring to the next."""
-        panels = self.context.layouts.panels.get(s.name)
+        panels = self.context.shared.layouts.panels.get(s.name)
         return slot_elements(s) if panels is None else panels.size // s.type.bytes
 
     def place(self, s: Allocate, unit: Unit, *, in_warp: bool) -> None:
@@ -95,7 +95,7 @@ class Placement:
             self._place_shared(s, copies)
             known = None if s.name in self.kept else staged_contents(s, c)
             if known is not None:
-                c.contents.numbers[s.name] = known.written
+                c.facts.numbers[s.name] = known.written
                 if known.runs:
                     write_zeros(s, known, self.slot_elements(s), c, unit)
 
@@ -103,7 +103,7 @@ class Placement:
         """In shared memory, ``copies`` times: each unit has its own."""
         c = self.context
         size = self.slot_elements(s) * s.type.bytes * s.stages
-        behind = WINDOW_BYTES if s.name in c.layouts.windows else 0
+        behind = WINDOW_BYTES if s.name in c.shared.layouts.windows else 0
         offset = self._reserve(size * copies + behind, s.name)
         pointer = c.names.fresh(s.name)
         bytes_, unit = size // s.stages, (number(c.block.number), size) if copies > 1 else (None, 0)
@@ -114,13 +114,13 @@ class Placement:
             pointer,
             s.type.element,
             Space.SHARED,
-            panels=c.layouts.panels.get(s.name),
-            strips=c.layouts.strips.get(s.name),
+            panels=c.shared.layouts.panels.get(s.name),
+            strips=c.shared.layouts.strips.get(s.name),
         )
 
     def _layout(self, s: Allocate) -> tuple[tuple[int, ...], Layout]:
         """The extents of one slot of a shared buffer, and how it lies."""
-        layouts = self.context.layouts
+        layouts = self.context.shared.layouts
         panels, strips = layouts.panels.get(s.name), layouts.strips.get(s.name)
         if panels is not None:
             return (panels.rows, panels.columns), panels.layout
@@ -131,7 +131,9 @@ class Placement:
         offset, known = self._reserved.get(name, (0, 0))  # an earlier one is over by now
         if known < size or not known:
             c = self.context
-            alignment = c.layouts.alignment if name in c.layouts.panels else SHARED_ALIGNMENT
+            alignment = (
+                c.shared.layouts.alignment if name in c.shared.layouts.panels else SHARED_ALIGNMENT
+            )
             offset = c.shared.allocate(size, name, alignment)
         self._reserved[name] = (offset, max(size, known))
         return offset

@@ -13,7 +13,7 @@ from functools import reduce
 from selector.dataclass import dataclass
 from selector.diagnostics import ScheduleError, Where
 from selector.gpu.codegen.arrangement import Arrangement
-from selector.gpu.codegen.context import HostValues, KernelContext, Written
+from selector.gpu.codegen.context import Facts, HostValues, Indices, KernelContext
 from selector.gpu.codegen.copies.costs import copy_costs
 from selector.gpu.codegen.kernel import KernelEmitter
 from selector.gpu.codegen.scalars.legal import computed
@@ -207,7 +207,7 @@ def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Targe
     for value, (name, own) in context.host.quotients.items():
         if own is None:
             given.append((Parameter("value", INT32, name), ValueArgument(value, INT32)))
-    room = context.layouts.alignment if context.shared.bytes else 0
+    room = context.shared.layouts.alignment if context.shared.bytes else 0
     emitted = ir.Kernel(
         f"kernel_{identifier(kernel.name) or 'k'}",
         context.block.threads,
@@ -265,20 +265,19 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
     )
     block, layouts = arrange(kernel.body, kernel.name, target, asked)
     host = HostValues(
+        {b.name: kernel.with_known(b) for b in module.buffers},
         frozenset(name for name, t, _ in _values(module) if t == INT32),
         {
             (r.buffer, r.dim): (r.minimum.value, r.maximum.value)
             for r in module.requirements
             if isinstance(r.minimum, IntImm) and isinstance(r.maximum, IntImm)
         },
-        frozenset() if block.persistent else frozenset(loop.name for loop in kernel.grid),
     )
+    alike = frozenset() if block.persistent else frozenset(loop.name for loop in kernel.grid)
+    indices = Indices(kernel.grid, alike)
     shared = SharedMemory(kernel.name, target, layouts)
-    params = {b.name: kernel.with_known(b) for b in module.buffers}
-    written = Written(loops_of(kernel.body))
-    return KernelContext(
-        kernel.name, target, names, params, block, host, layouts, shared, written, grid=kernel.grid
-    )
+    facts = Facts(loops_of(kernel.body))
+    return KernelContext(kernel.name, target, names, block, indices, host, shared, facts)
 
 
 def _declare(kernel: Kernel, context: KernelContext, w: Builder) -> None:
@@ -360,7 +359,7 @@ def _parameters(
         name, t = context.names.get(b.name), b.type.element
         way = "read" if b.role is Role.INPUT else "write"
         found.append((Parameter(way, t, name), BufferArgument(b.name)))
-        joined = replace(b, dims=join_dims(context.params[b.name].dims))
+        joined = replace(b, dims=join_dims(context.host.params[b.name].dims))
         context.storages[b.name] = Storage(name, t, Space.GLOBAL, joined)
     for buffer in program.buffers:
         name, t = context.names.get(buffer.name), buffer.type.element

@@ -11,6 +11,7 @@ from selector.gpu.codegen.warpgroups.panels import ALIGNMENT as PANEL_ALIGNMENT
 from selector.gpu.codegen.warpgroups.panels import Panels
 from selector.gpu.ir.layouts import Dealt
 from selector.gpu.ir.nodes import SHARED_ALIGNMENT
+from selector.runtime.plan import CopyLimit
 from selector.targets import Target
 
 
@@ -48,10 +49,24 @@ class Staging:
     stored: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """How the emitter writes a copy: who takes part, of how many, bytes of an access, and how many
+    accesses of a warp meet in one bank."""
+
+    source: str
+    threads: int
+    of: int
+    width: int
+    conflicts: int = 1
+    limit: CopyLimit = CopyLimit.NONE
+
+
 @dataclass(slots=True)
 class SharedMemory:
     """Of the kernel that computes ``name``: the ``bytes`` that are taken. ``left_boxes``: results
-    that wait there, where the copy engine does not store them.
+    that wait there, where the copy engine does not store them; ``copies``: who takes part in those
+    that fill a buffer.
     """
 
     name: str
@@ -60,6 +75,7 @@ class SharedMemory:
     bytes: int = 0
     staging: Staging | None = None
     left_boxes: list[LeftBox] = field(default_factory=list[LeftBox])
+    copies: dict[str, Taking] = field(default_factory=dict[str, Taking])
 
     def allocate(self, size: int, what: str, alignment: int = SHARED_ALIGNMENT) -> int:
         """Reserve bytes; the offset. ScheduleError when the block's share is used up."""

@@ -52,7 +52,7 @@ def staged_contents(s: Allocate, context: KernelContext) -> Contents | None:
     panels have no room are neither written nor zeroed.
     """
     found = contents(s, lambda x: _read_by(x, s.name, context), _Copies(s.name, context))
-    panels = context.layouts.panels.get(s.name)
+    panels = context.shared.layouts.panels.get(s.name)
     if found is None or panels is None:
         return found
     held = np.arange(found.written.size) % panels.pitch < panels.count * panels.width
@@ -136,7 +136,7 @@ def write_zeros(
             assert nest is not None
             ThreadCode(context).spread(nest, unit.thread, unit.size)
     context.storages[s.name] = storage
-    context.contents.numbers[s.name] = known.written | known.unwritten
+    context.facts.numbers[s.name] = known.written | known.unwritten
     unit.touch(set(), {s.name})
     if context.block.group:
         unit.panels = True
@@ -180,7 +180,7 @@ def _settled(operand: Operand, context: KernelContext) -> Operand:
     if operand.value is not None:
         return replace(operand, meets_band=False)
     storage = context.storages[operand.buffer]
-    numbers = context.contents.numbers.get(operand.buffer)
+    numbers = context.facts.numbers.get(operand.buffer)
     known = storage.space is Space.GLOBAL
     if storage.rounded_rows and numbers is not None:
         reached = _reached(operand, context)
@@ -195,11 +195,11 @@ def _reached(o: Access, context: KernelContext) -> tuple[Reach, int] | None:
     depth = depth_blocks(o) * BLOCK_BYTES // o.type.bytes if o.meets_band else o.depth
     start = o.base.offset
     key = (o.base - start, o.row_stride, o.depth_stride, o.rows, depth)
-    if key not in context.contents.reached:
+    if key not in context.facts.reached:
         index, ranges = _elements(o, depth)
-        event = Event(index - start, ranges, context.contents.loops)
-        context.contents.reached[key] = Reach.of(event.places())
-    found = context.contents.reached[key]
+        event = Event(index - start, ranges, context.facts.loops)
+        context.facts.reached[key] = Reach.of(event.places())
+    found = context.facts.reached[key]
     return None if found is None else (found, start)
 
 
@@ -211,7 +211,7 @@ def _check(s: Accumulate, o: Access, context: KernelContext) -> None:
     buffer, which holds all that the program reads: other places are of iterations that a condition
     leaves out.
     """
-    numbers = context.contents.numbers.get(o.buffer)
+    numbers = context.facts.numbers.get(o.buffer)
     found = None if numbers is None else _reached(o, context)
     if numbers is None or found is None:
         if numbers is None and _by_group(s) and o.buffer not in context.registers.tiles:
@@ -234,10 +234,10 @@ def _check_computed(s: Accumulate, o: Access, context: KernelContext) -> None:
     not known to be a number.
     """
     for buffer, index, ranges in _loaded(o, o.depth):
-        numbers = context.contents.numbers.get(buffer)
+        numbers = context.facts.numbers.get(buffer)
         if numbers is None or numbers.all():
             continue
-        event = Event(index - index.offset, ranges, context.contents.loops)
+        event = Event(index - index.offset, ranges, context.facts.loops)
         reach = Reach.of(event.places())
         if reach is None or reach.missing(index.offset, numbers)[1].any():
             what = f"`{print_expr(index.to_expr())}` for {o.rows} rows of {o.depth} elements"
@@ -250,7 +250,7 @@ def _check_columns(
     """``ScheduleError`` if the panels have no room for it, because no statement of the program
     stores that far into a row; nor is it zeroed then.
     """
-    panels = context.layouts.panels.get(o.buffer)
+    panels = context.shared.layouts.panels.get(o.buffer)
     if panels is None or not missing.size:
         return
     last = int(np.max(missing % panels.pitch))
@@ -294,7 +294,7 @@ def check_windows(products: Sequence[WindowProduct], context: KernelContext) -> 
 
 def _chunks(buffer: str, context: KernelContext) -> Marks:
     """Which 16 bytes of a buffer of windows are known to be numbers, as they lie in memory."""
-    rows, numbers = context.layouts.windows[buffer], context.contents.numbers.get(buffer)
+    rows, numbers = context.shared.layouts.windows[buffer], context.facts.numbers.get(buffer)
     if numbers is None:
         return np.zeros(0, np.bool_)
     if rows.step > 1:
@@ -312,19 +312,19 @@ def _windows_known(p: WindowProduct, known: Marks, context: KernelContext) -> bo
     if first is None or (p.offset | p.along) % BLOCK_BYTES:
         return False
     key = (first, p.along)
-    if key not in context.contents.reached:
+    if key not in context.facts.reached:
         index = first + ROW + Affine.of(DEPTH) * (p.along // BLOCK_BYTES)
         ranges = {ROW.name: (0, WINDOWS), DEPTH.name: (0, 2)}
-        event = Event(index, ranges, context.contents.loops)
-        context.contents.reached[key] = Reach.of(event.places())
-    reach = context.contents.reached[key]
+        event = Event(index, ranges, context.facts.loops)
+        context.facts.reached[key] = Reach.of(event.places())
+    reach = context.facts.reached[key]
     if reach is None:
         return known.size > 0 and bool(known.all())
     return reach.covered(p.offset // BLOCK_BYTES, known)
 
 
 def _band_known(p: WindowProduct, band: BandAddress, context: KernelContext) -> bool:
-    known = context.contents.numbers[band.table]
+    known = context.facts.numbers[band.table]
     byte = band.layout(*np.ogrid[: p.n, :STEP_BYTES:BLOCK_BYTES])[BYTE]
     at = (band.place + byte) // BLOCK_BYTES
     return bool(at.min() >= 0 and at.max() < known.size and known[at].all())

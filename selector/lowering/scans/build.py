@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 from math import prod
 
 from selector.dataclass import dataclass
@@ -17,7 +16,6 @@ from selector.ir.nodes import (
     Compare,
     CompareOp,
     Expr,
-    FloatImm,
     For,
     ForKind,
     IfThenElse,
@@ -29,14 +27,14 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.simplify import add, literal, mul, sub
+from selector.ir.simplify import add, mul, sub
 from selector.ir.traverse import substitute
 from selector.ir.types import Type
 from selector.lowering.predicates import every
-from selector.lowering.row_folds import neutral_of
 from selector.lowering.scans.find import Spread
 from selector.lowering.scans.memory import ahead, fading
 from selector.lowering.scans.powers import powers
+from selector.lowering.scans.states import States, flat
 from selector.lowering.scans.steps import Buffers, Steps
 
 
@@ -47,6 +45,17 @@ class Ends:
     name: str
     type: Type
     elements: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How the states of ``threads`` are joined: with those of so many threads before
+    (``distances``), round by round. ``of_block``: the power by which a block carries a state on.
+    """
+
+    threads: int
+    distances: tuple[int, ...]
+    of_block: int
 
 
 class Scan:
@@ -76,24 +85,27 @@ class Scan:
         self.buffers = Buffers(*names, inputs=place, left=f"{found.loops[0].name}.left")
         extent = found.along.extent
         assert isinstance(extent, IntImm)
-        self.threads = extent.value
+        threads, turns = extent.value, _turns(found)
         self.fading = fading(found)
-        own = self.threads * found.steps if self.fading is None else self.fading.steps
-        distances = [1 << n for n in range((self.threads - 1).bit_length())]
-        self.distances = [d for d in distances if d * found.steps < own]
+        own = threads * found.steps if self.fading is None else self.fading.steps
+        distances = [1 << n for n in range((threads - 1).bit_length())]
+        self.rounds = Rounds(
+            threads,
+            tuple(d for d in distances if d * found.steps < own),
+            len(distances) + turns.bit_length() - 1,
+        )
         self.ahead: Scan | None = None
         if among and self.fading is not None and not found.in_place:
-            before = ahead(found, max(own, kept), self.threads, few=kept > 0)
+            before = ahead(found, max(own, kept), threads, few=kept > 0)
             if before is not None:
                 self.ahead = Scan(
                     before, among=False, inputs=inputs, following=following, led=led, dealt=dealt
                 )
         self.along = Var(found.along.name)
-        self.steps = Steps(found, self.buffers, self.along, self.threads, dealt)
-        self.beside, self.count = _flat(found.others)
-        turns = prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))
-        # the power by which a block carries a state on
-        self.of_block = len(distances) + turns.bit_length() - 1
+        self.steps = Steps(found, self.buffers, self.along, threads, dealt)
+        self.states = States(
+            found, self.buffers, self.along, threads, self.fading, *flat(found.others)
+        )
 
     @property
     def alone(self) -> bool:
@@ -109,9 +121,9 @@ class Scan:
                 Load(self.found.type, self.buffers.before, at),
             )
             for n in range(self.found.order)
-            for at in [self._before(n)]
+            for at in [self.states.before(n)]
         ]
-        last = IfThenElse(self._is(self.threads - 1), Block(tuple(tail)))
+        last = IfThenElse(self._is(self.rounds.threads - 1), Block(tuple(tail)))
         return _kernel([self], [self.begun(), _tiles([self], stored=False), self._nest(last)])
 
     def rest(self) -> For:
@@ -119,7 +131,7 @@ class Scan:
         return _kernel([self], [self.begun(), self._chained(), _tiles([self], stored=True)])
 
     def between(self) -> Ends:
-        elements: Expr = IntImm(self.found.order * self.count)
+        elements: Expr = IntImm(self.found.order * self.states.count)
         for x in self.found.grid:
             elements = mul(elements, x.extent)
         return Ends(self.buffers.left, self.found.type, elements)
@@ -144,8 +156,8 @@ class Scan:
 
     def with_memory(self, body: Stmt) -> Stmt:
         """A kernel's body with what a scan keeps in shared memory."""
-        p, state = self.found, self.found.order * self.count
-        sizes = {self.buffers.state: 2 * state * self.threads, self.buffers.before: state}
+        p, state = self.found, self.found.order * self.states.count
+        sizes = {self.buffers.state: 2 * state * self.rounds.threads, self.buffers.before: state}
         if self.computed:
             sizes[self.buffers.powers] = self._rounds() * p.order**2
         for name, elements in sizes.items():
@@ -163,8 +175,8 @@ class Scan:
 
     def _rounds(self) -> int:
         """Powers of the transition that are needed."""
-        number = max(1, len(self.distances))
-        return number if self.alone else self.of_block + number
+        number = max(1, len(self.rounds.distances))
+        return number if self.alone else self.rounds.of_block + number
 
     def tile(self, *, stored: bool) -> list[Stmt]:
         """What a block does with a tile of its part: with ``stored`` outputs, or for the state
@@ -177,13 +189,13 @@ class Scan:
             tile.append(self._nest(self._second(half)))
         if stored and self.steps.row and self.following is None:
             tile.append(self._nest(self.steps.taken()))
-        return [*tile, self._nest(self._last(half, IntImm(self.threads - 1)))]
+        return [*tile, self._nest(self._last(half, IntImm(self.rounds.threads - 1)))]
 
     def _scanned(self, first: Stmt, power: int) -> tuple[list[Stmt], int]:
         """States of all threads joined, from those that ``first`` stores, and which half has them;
         ``power``: of a state to the next thread's."""
         found, half = [self._nest(first)], 0
-        for n, distance in enumerate(self.distances):
+        for n, distance in enumerate(self.rounds.distances):
             found.append(self._nest(self._joined(power + n, distance, half)))
             half = 1 - half
         return found, half
@@ -201,34 +213,36 @@ class Scan:
             here = block if x is self.found.blocks else sub(Var(x.name), x.min)
             index = add(mul(index, x.extent), here)
         row = add(mul(index, IntImm(self.found.order)), IntImm(n))
-        return add(mul(row, IntImm(self.count)), self.beside)
+        return add(mul(row, IntImm(self.states.count)), self.states.beside)
 
     def _chained(self) -> Stmt:
         """What all blocks before leave behind, so many at a time as there are threads."""
         p, places = self.found, range(self.found.order)
         turn = Var(f"{self.buffers.left}.turn")
-        block = add(mul(turn, IntImm(self.threads)), self.along)
+        block = add(mul(turn, IntImm(self.rounds.threads)), self.along)
         loaded = [
             Store(
                 self.buffers.own, IntImm(n), Load(p.type, self.buffers.left, self._left(n, block))
             )
             for n in places
         ]
-        none = [Store(self.buffers.own, IntImm(n), self.zero) for n in places]
+        none = [Store(self.buffers.own, IntImm(n), self.states.zero) for n in places]
         there = Compare(CompareOp.LT, block, self._block())
         own = IfThenElse(there, Block(tuple(loaded)), Block(tuple(none)))
-        before = [Load(p.type, self.buffers.before, self._before(n)) for n in places]
+        before = [Load(p.type, self.buffers.before, self.states.before(n)) for n in places]
         kept: list[Stmt] = []
         for n in places:
             own_number = self.steps.number(n)
-            joined = self._combined(own_number, n, before, self.of_block)
-            kept.append(self._stored(0, n, Select(self._is(0), joined, own_number)))
-        tile, half = self._scanned(self._own([own], Block(tuple(kept))), self.of_block)
-        left = sub(self._block(), mul(turn, IntImm(self.threads)))
-        last = sub(Binary(BinaryOp.MIN, left, IntImm(self.threads)), IntImm(1))
+            joined = self.states.combined(own_number, n, before, self.rounds.of_block)
+            kept.append(self.states.stored(0, n, Select(self._is(0), joined, own_number)))
+        tile, half = self._scanned(self._own([own], Block(tuple(kept))), self.rounds.of_block)
+        left = sub(self._block(), mul(turn, IntImm(self.rounds.threads)))
+        last = sub(Binary(BinaryOp.MIN, left, IntImm(self.rounds.threads)), IntImm(1))
         tile.append(self._nest(self._last(half, last)))
         turns = Binary(
-            BinaryOp.DIV, add(self._block(), IntImm(self.threads - 1)), IntImm(self.threads)
+            BinaryOp.DIV,
+            add(self._block(), IntImm(self.rounds.threads - 1)),
+            IntImm(self.rounds.threads),
         )
         return For(turn.name, IntImm(0), turns, ForKind.SERIAL, Block(tuple(tile)))
 
@@ -236,42 +250,10 @@ class Scan:
         number = IntImm(thread) if isinstance(thread, int) else thread
         return Compare(CompareOp.EQ, self.along, number)
 
-    def _combined(self, value: Expr, n: int, earlier: Sequence[Expr], power: int) -> Expr:
-        """Number ``n`` of a state and what an earlier state becomes on the way."""
-        p = self.found
-        if p.plain:
-            return Binary(BinaryOp.ADD if p.join is None else p.join, value, earlier[0])
-        if self.fading is not None:
-            row = self.fading.power(p.steps << power)[n]
-            terms = (mul(FloatImm(w, p.type), x) for w, x in zip(row, earlier, strict=True))
-            return reduce(add, terms, value)
-        for m, other in enumerate(earlier):
-            place = (power * p.order + n) * p.order + m
-            term = mul(Load(p.type, self.buffers.powers, IntImm(place)), other)
-            if p.type.is_float:  # a power may be infinite
-                nothing = literal(0, p.type)
-                term = Select(Compare(CompareOp.EQ, other, nothing), nothing, term)
-            value = add(value, term)
-        return value
-
     def _nest(self, s: Stmt) -> Stmt:
         for x in reversed(self.found.threads):
             s = replace(x, body=s)
         return s
-
-    def _slot(self, half: int, n: int, thread: Expr) -> Expr:
-        """Where number ``n`` of a thread's state is."""
-        row = add(IntImm((half * self.found.order + n) * self.threads), thread)
-        return add(mul(row, IntImm(self.count)), self.beside)
-
-    def _stored(self, half: int, n: int, value: Expr) -> Stmt:
-        return Store(self.buffers.state, self._slot(half, n, self.along), value)
-
-    def _state(self, half: int, n: int, thread: Expr) -> Expr:
-        return Load(self.found.type, self.buffers.state, self._slot(half, n, thread))
-
-    def _before(self, n: int) -> Expr:
-        return add(IntImm(n * self.count), self.beside)
 
     def _own(self, starts: Sequence[Stmt], inner: Stmt, after: Sequence[Stmt] = ()) -> Stmt:
         """A thread's state and what is done with it."""
@@ -279,11 +261,6 @@ class Scan:
         return Allocate(
             self.buffers.own, self.found.type, (IntImm(self.found.order),), Memory.REGISTER, body
         )
-
-    @property
-    def zero(self) -> Expr:
-        """A state that changes none after it."""
-        return neutral_of(self.found.join or BinaryOp.ADD, self.found.type)
 
     def _start(self) -> Stmt:
         """The state before the first tile is what lies before the outputs."""
@@ -294,9 +271,10 @@ class Scan:
         back = [(index - p.step * (n + 1)).to_expr() for n in places]
         loads = [Load(p.type, p.store.buffer, b) for b in back]
         s: Stmt = Block(
-            tuple(Store(self.buffers.before, self._before(n), loads[n]) for n in places)
+            tuple(Store(self.buffers.before, self.states.before(n), loads[n]) for n in places)
         )
-        none = Block(tuple(Store(self.buffers.before, self._before(n), self.zero) for n in places))
+        zero = self.states.zero
+        none = Block(tuple(Store(self.buffers.before, self.states.before(n), zero) for n in places))
         tests = [substitute(t, first) for t in p.tests]
         if p.blocks is not None:
             tests.insert(0, Compare(CompareOp.EQ, self._block(), IntImm(0)))
@@ -307,23 +285,23 @@ class Scan:
     def _first(self) -> Stmt:
         """From a state of zero, or for the first thread from the true one."""
         p, own = self.found, list[Stmt]()
-        at_first = self._is(0)
+        at_first, zero = self._is(0), self.states.zero
         for n in range(p.order):
-            before = Load(p.type, self.buffers.before, self._before(n))
-            own.append(Store(self.buffers.own, IntImm(n), Select(at_first, before, self.zero)))
-        after = [self._stored(0, n, self.steps.number(n)) for n in range(p.order)]
+            before = Load(p.type, self.buffers.before, self.states.before(n))
+            own.append(Store(self.buffers.own, IntImm(n), Select(at_first, before, zero)))
+        after = [self.states.stored(0, n, self.steps.number(n)) for n in range(p.order)]
         return self._own(own, self.steps.run(lambda _: ()), after)
 
     def _joined(self, power: int, distance: int, half: int) -> Stmt:
         """With the state of the thread so many before, if there is one."""
-        places = range(self.found.order)
+        places, states = range(self.found.order), self.states
         earlier = sub(self.along, IntImm(distance))
-        kept = [self._stored(1 - half, n, self._state(half, n, self.along)) for n in places]
-        others = [self._state(half, n, earlier) for n in places]
+        kept = [states.stored(1 - half, n, states.at(half, n, self.along)) for n in places]
+        others = [states.at(half, n, earlier) for n in places]
         joined = [
-            self._stored(1 - half, n, self._combined(value, n, others, power))
+            states.stored(1 - half, n, states.combined(value, n, others, power))
             for n in places
-            for value in [self._state(half, n, self.along)]
+            for value in [states.at(half, n, self.along)]
         ]
         there = Compare(CompareOp.LE, IntImm(distance), self.along)
         return IfThenElse(there, Block(tuple(joined)), Block(tuple(kept)))
@@ -331,8 +309,8 @@ class Scan:
     def _second(self, half: int) -> Stmt:
         """From the true state, and what it gives is stored."""
         p, places = self.found, range(self.found.order)
-        true = [Load(p.type, self.buffers.before, self._before(n)) for n in places]
-        earlier = [self._state(half, n, sub(self.along, IntImm(1))) for n in places]
+        true = [Load(p.type, self.buffers.before, self.states.before(n)) for n in places]
+        earlier = [self.states.at(half, n, sub(self.along, IntImm(1))) for n in places]
         first, rest = (
             Block(tuple(Store(self.buffers.own, IntImm(n), x[n]) for n in places))
             for x in (true, earlier)
@@ -348,7 +326,7 @@ class Scan:
     def _last(self, half: int, thread: Expr) -> Stmt:
         """The state before the next tile is what a thread leaves behind."""
         stores = [
-            Store(self.buffers.before, self._before(n), self._state(half, n, self.along))
+            Store(self.buffers.before, self.states.before(n), self.states.at(half, n, self.along))
             for n in range(self.found.order)
         ]
         return IfThenElse(self._is(thread), Block(tuple(stores)))
@@ -383,12 +361,6 @@ def _kernel(scans: Sequence[Scan], stmts: Sequence[Stmt]) -> For:
     return body
 
 
-def _flat(loops: Sequence[For]) -> tuple[Expr, int]:
-    """The number of a thread beside others, and how many there are."""
-    index: Expr = IntImm(0)
-    count = 1
-    for x in reversed(loops):
-        assert isinstance(x.extent, IntImm)
-        index = add(index, mul(Var(x.name), IntImm(count)))
-        count *= x.extent.value
-    return index, count
+def _turns(found: Spread) -> int:
+    """Tiles of a block, one after the other."""
+    return prod(x.extent.value for x in found.outer if isinstance(x.extent, IntImm))

@@ -158,7 +158,7 @@ def lies_inside(copy: Copy, context: KernelContext) -> Expr | None:
     digits: dict[Var, int] = {copy.x.var: copy.chunks * copy.per}
     digits |= {d.var: d.count or 1 for d in copy.rows}
     wanted: Expr = copy.predicate or TRUE
-    if copy.source.buffer in context.params:  # an intermediate holds all that is read of it
+    if copy.source.buffer in context.host.params:  # an intermediate holds all that is read of it
         low = Compare(CompareOp.LE, IntImm(0), copy.coordinates[0])
         high = Compare(CompareOp.LT, copy.coordinates[0], source.param.dims[0].extent)
         wanted = conjunction(conjunction(wanted, low), high)

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from selector.gpu.codegen.context import KernelContext, Taking
+from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.copies.recognise import Copy
 from selector.gpu.codegen.scalars.storage import Space
+from selector.gpu.codegen.shared_memory import Taking
 from selector.gpu.codegen.threads.nests import Nest
 from selector.gpu.codegen.threads.vectors import as_vectors
 from selector.intrinsics import records
@@ -35,7 +36,7 @@ _MACS, _ISSUE, _SCHEDULERS, _BYTES, _BANKS = 1024, 16, 4, 64, 32
 def note(s: Store, taking: Taking | None, context: KernelContext) -> None:
     """Remember how a statement is written, if it fills shared memory from elsewhere."""
     if taking is not None:
-        context.copies.setdefault(s.buffer, taking)
+        context.shared.copies.setdefault(s.buffer, taking)
 
 
 def of_nest(nest: Nest, context: KernelContext, size: int) -> Taking | None:
@@ -98,23 +99,23 @@ def of_threads(
 
 def copy_costs(body: Stmt, name: str, context: KernelContext) -> tuple[CopyCost, ...]:
     """What each copy of a kernel costs, as a share of the kernel's predicted time."""
-    if not context.copies:
+    if not context.shared.copies:
         return ()
     elements: dict[str, int] = {}
     macs = _count(body, 1, context, elements)
-    cycles = {to: _cycles(context, to, elements.get(to, 0)) for to in context.copies}
+    cycles = {to: _cycles(context, to, elements.get(to, 0)) for to in context.shared.copies}
     total = sum(cycles.values()) + macs / _MACS
     return tuple(
         CopyCost(
             name, to, t.source, t.threads, t.of, t.width, t.conflicts, cycles[to] / total, t.limit
         )
-        for to, t in context.copies.items()
+        for to, t in context.shared.copies.items()
         if macs and cycles[to]
     )
 
 
 def _cycles(context: KernelContext, to: str, elements: int) -> float:
-    taking = context.copies[to]
+    taking = context.shared.copies[to]
     bytes_ = elements * context.storages[to].type.bytes
     accesses = bytes_ / taking.width
     issued = max(accesses / taking.threads, accesses / 32 / _SCHEDULERS) * _ISSUE
@@ -128,7 +129,7 @@ def _count(s: Stmt, times: int, context: KernelContext, elements: dict[str, int]
             count = extent.value if isinstance(extent, IntImm) else _UNKNOWN_LOOP
             return _count(body, times * count, context, elements)
         case Store(buffer, _, value, _):
-            if buffer in context.copies:
+            if buffer in context.shared.copies:
                 elements[buffer] = elements.get(buffer, 0) + times * value.type.lanes
             return times * _macs(value)
         case _:

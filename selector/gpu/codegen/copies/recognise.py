@@ -107,7 +107,7 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
     ):
         return None
     copy = _build(nest, load, coordinates, CHUNK_BYTES // to.type.bytes)
-    if copy is not None and load.buffer not in context.params and copy.length % copy.per:
+    if copy is not None and load.buffer not in context.host.params and copy.length % copy.per:
         return replace(copy, rounded=False)  # past a row's end an intermediate may hold anything
     return copy
 

@@ -68,7 +68,7 @@ def element_values(
     value, expected = plan.element(digits)
     scalar = ElementScalar(context, region, summed=summed)
     if plan.forms and context.storages[plan.store.buffer].space is Space.GLOBAL:
-        scalar.room = room(context) // among
+        scalar.fetched.room = room(context) // among
     held = _held(value, expected, scalar)
     p = plan.store.predicate
     guard = plan.condition(p, digits) if guarded and p is not None else None
@@ -128,8 +128,8 @@ class LaneNumber:
     step: str
 
     def at(self, scalar: ElementScalar) -> Expr:
-        first, apart = Var(self.name, FLOAT32), self.down * scalar.down
-        apart += self.across * scalar.across
+        first, apart = Var(self.name, FLOAT32), self.down * scalar.here.down
+        apart += self.across * scalar.here.across
         if not apart:
             return first
         between: Expr = FloatImm(float(apart), FLOAT32)
@@ -202,13 +202,13 @@ class StagedElement:
         first = tuple(scalar.filled(scalar.number(p)) for p in self.place)
         start, panels = pointer(storage.base), storage.panels
         if panels is None:
-            row = number(scalar.down * self.pitch)
+            row = number(scalar.here.down * self.pitch)
             word = Call(UINT32, "pair_at", (behind(start, storage.start, *first, row),))
         else:
-            sizes = (number(n) for n in (panels.rows, panels.row_bytes, scalar.down))
+            sizes = (number(n) for n in (panels.rows, panels.row_bytes, scalar.here.down))
             places = pointer("smem"), behind(start, storage.start), *first
             word = Call(UINT32, PAIR_IN_PANELS, (*sizes, *places))
-        return half_of(word, scalar.across % 2)
+        return half_of(word, scalar.here.across % 2)
 
 
 def staged_element(load: Load, scalar: ElementScalar) -> Var | None:
@@ -252,8 +252,8 @@ class KeptElement:
     by_column: int
 
     def at(self, scalar: ElementScalar) -> Expr:
-        odd = scalar.across % 2
-        origin = self.base + self.by_row * scalar.down + self.by_column * (scalar.across - odd)
+        here, odd = scalar.here, scalar.here.across % 2
+        origin = self.base + self.by_row * here.down + self.by_column * (here.across - odd)
         place = map(Affine.of, (origin, self.by_row, self.by_column))
         return half_of(scalar.context.registers.tiles[self.buffer].at(*place), odd)
 

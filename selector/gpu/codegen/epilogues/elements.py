@@ -9,6 +9,7 @@ all elements and made legal once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import field
 from functools import partial
 from typing import Protocol
 
@@ -46,13 +47,44 @@ class Leaf(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Here:
+    """An element: rows and columns of the tiles from the lane's first one to it, and what leaves
+    are for it (``held``).
+    """
+
+    element: Element
+    down: int
+    across: int
+    held: dict[str, Expr] = field(default_factory=dict[str, Expr])
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What stands for ``loads`` of which a lane has all its elements; there is ``room`` for so many
+    registers more.
+    """
+
+    loads: dict[Load, Var] = field(default_factory=dict[Load, Var])
+    room: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made legal for all elements, and what makes each element's of that; both by
+    identity, as 0 and -0 are equal. Indices by value.
+    """
+
+    legal: dict[int, tuple[Expr, Expr]] = field(default_factory=dict[int, tuple[Expr, Expr]])
+    forms: dict[int, tuple[Expr, Form]] = field(default_factory=dict[int, "tuple[Expr, Form]"])
+    numbers: dict[Expr, Expr] = field(default_factory=dict[Expr, Expr])
+
+
 class ElementScalar(ScalarEmitter):
     """Makes scalar expressions legal for all elements of a block, and then those of one after the
     other.
 
-    ``down`` and ``across``: rows and columns of the tiles from the lane's first element to this
-    one. ``summed``: values are terms of sums. ``fetched``: what stands for loads of which a lane
-    has all its elements; there is ``room`` for so many registers more.
+    ``here``: the element at hand. ``summed``: values are terms of sums.
     """
 
     def __init__(self, context: KernelContext, region: Region, *, summed: bool = False) -> None:
@@ -64,12 +96,8 @@ class ElementScalar(ScalarEmitter):
             EVEN.name: EvenColumn(),
         }
         self._vars: dict[Leaf, Var] = {}
-        # By identity: 0 and -0 are equal.
-        self._legal: dict[int, tuple[Expr, Expr]] = {}
-        self._forms: dict[int, tuple[Expr, Form]] = {}
-        self._numbers: dict[Expr, Expr] = {}
-        self.fetched: dict[Load, Var] = {}
-        self.room = 0
+        self._made = Made()
+        self.fetched = Fetched()
         self.at((0, 0, 0))
 
     def leaf(self, leaf: Leaf, t: Type) -> Var:
@@ -81,9 +109,7 @@ class ElementScalar(ScalarEmitter):
 
     def at(self, element: Element) -> ElementScalar:
         """This, for another element."""
-        self.element = element
-        self.down, self.across = self.region.offsets(element)
-        self._here: dict[str, Expr] = {}
+        self.here = Here(element, *self.region.offsets(element))
         return self
 
     def legal(self, e: Expr) -> Expr:
@@ -99,14 +125,16 @@ class ElementScalar(ScalarEmitter):
 
     def once(self, e: Expr) -> Expr:
         """The legal form of an expression for all elements, the same one every time."""
-        if id(e) not in self._legal:
-            self._legal[id(e)] = e, self.legal(e)
-        return self._legal[id(e)][1]
+        legal = self._made.legal
+        if id(e) not in legal:
+            legal[id(e)] = e, self.legal(e)
+        return legal[id(e)][1]
 
     def number(self, e: Expr) -> Expr:
-        if e not in self._numbers:
-            self._numbers[e] = super().number(e)
-        return self._numbers[e]
+        numbers = self._made.numbers
+        if e not in numbers:
+            numbers[e] = super().number(e)
+        return numbers[e]
 
     def value(self, e: Expr) -> Expr:
         """The legal form of an expression for this element."""
@@ -114,9 +142,10 @@ class ElementScalar(ScalarEmitter):
 
     def filled(self, legal: Expr) -> Expr:
         """A legal form for all elements as that for this one."""
-        if id(legal) not in self._forms:
-            self._forms[id(legal)] = legal, self._form(legal)
-        return self._forms[id(legal)][1]()
+        forms = self._made.forms
+        if id(legal) not in forms:
+            forms[id(legal)] = legal, self._form(legal)
+        return forms[id(legal)][1]()
 
     def _form(self, legal: Expr) -> Form:
         """What makes a legal form for the element that this is at."""
@@ -129,9 +158,10 @@ class ElementScalar(ScalarEmitter):
 
     def _held(self, name: str) -> Expr:
         """What a leaf is here."""
-        found = self._here.get(name)
+        held = self.here.held
+        found = held.get(name)
         if found is None:
-            found = self._here[name] = self._leaves[name].at(self)
+            found = held[name] = self._leaves[name].at(self)
         return found
 
     def function(self, function: PureFunction, t: Type, *, rounded: bool) -> str:
@@ -147,7 +177,7 @@ class Coordinate:
     across: bool
 
     def at(self, scalar: ElementScalar) -> Expr:
-        return column_at(scalar.across) if self.across else row_at(scalar.down)
+        return column_at(scalar.here.across) if self.across else row_at(scalar.here.down)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +185,7 @@ class EvenColumn:
     """``EVEN``."""
 
     def at(self, scalar: ElementScalar) -> Expr:
-        return column_at(scalar.across - scalar.across % 2)
+        return column_at(scalar.here.across - scalar.here.across % 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +196,7 @@ class AccumulatorElement:
     type: Type
 
     def at(self, scalar: ElementScalar) -> Expr:
-        i, j, e = scalar.element
+        i, j, e = scalar.here.element
         accumulator = scalar.context.registers.accumulators[self.buffer]
         tile = register(accumulator.register, scalar.region.fragment(i, j))
         if accumulator.half:

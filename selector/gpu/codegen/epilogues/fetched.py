@@ -48,7 +48,7 @@ class FetchedElement:
     across: bool
 
     def at(self, scalar: ElementScalar) -> Expr:
-        place = self.place(scalar.element, scalar)
+        place = self.place(scalar.here.element, scalar)
         return element(self.load.type, pointer(self.name), place)
 
     def place(self, at: Element, scalar: ElementScalar) -> int:
@@ -65,8 +65,8 @@ def fetched_element(load: Load, scalar: ElementScalar) -> Var | None:
     """What stands for one lane's load, whose index is one of ``ROW`` and ``COLUMN``, and loads it
     for all elements; None for what is loaded when it is needed.
     """
-    if load in scalar.fetched:
-        return scalar.fetched[load]
+    if load in scalar.fetched.loads:
+        return scalar.fetched.loads[load]
     context, region = scalar.context, scalar.region
     plain = load.predicate is None and load.type.bytes in (2, 4) and region.parts == 1
     if not plain or not context.is_input(load.buffer) or holds(load.index, Load):
@@ -83,12 +83,12 @@ def fetched_element(load: Load, scalar: ElementScalar) -> Var | None:
     leaf = FetchedElement(name, load, bool(down.terms), across.constant == 1)
     found = _elements(leaf, scalar)
     words = len(found) * load.type.bytes // 4
-    if (not leaf.down and not leaf.across) or words > scalar.room:
+    if (not leaf.down and not leaf.across) or words > scalar.fetched.room:
         return None
-    scalar.room -= words
+    scalar.fetched.room -= words
     _write(leaf, found, scalar)
-    scalar.fetched[load] = scalar.leaf(leaf, load.type)
-    return scalar.fetched[load]
+    scalar.fetched.loads[load] = scalar.leaf(leaf, load.type)
+    return scalar.fetched.loads[load]
 
 
 def room(context: KernelContext) -> int:

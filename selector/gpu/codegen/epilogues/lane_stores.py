@@ -190,7 +190,7 @@ class LaneStores:
     def _index(self, symbolic: Affine) -> Expr:
         """A symbolic part, which read-outs share; its quotients are named by what the variables of
         threads are here."""
-        place = (symbolic, *self.context.host.units.values())
+        place = (symbolic, *self.context.indices.units.values())
         if place not in self._indices:
             self._indices[place] = self.context.scalar.legal(symbolic.to_expr())
         return self._indices[place]

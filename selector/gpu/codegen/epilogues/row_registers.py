@@ -210,7 +210,8 @@ class RowElement:
     type: Type
 
     def at(self, scalar: ElementScalar) -> Expr:
-        return scalar.context.registers.rows[self.buffer].at(self.start + scalar.down, self.type)
+        rows = scalar.context.registers.rows[self.buffer]
+        return rows.at(self.start + scalar.here.down, self.type)
 
 
 def row_element(load: Load, scalar: ElementScalar) -> Var | None:
@@ -239,7 +240,7 @@ def assign_rows(s: Store, context: KernelContext) -> None:
     for i in range(lanes // array.rows):
         for half in PAIRS:
             found = scalar.at((i, 0, half)).value(value)
-            context.writer.store(array.at(start + scalar.down, value.type), found)
+            context.writer.store(array.at(start + scalar.here.down, value.type), found)
 
 
 def declare(s: Allocate, elements: int, context: KernelContext) -> None:

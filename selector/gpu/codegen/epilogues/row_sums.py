@@ -195,7 +195,7 @@ class RowSumCode:
                 first = to_affine(lane(s.index, digits)).rest(ROW)
                 start = (first - thread_part(first, self.context)).constant
                 assert start is not None
-                w.store(kept.at(start + scalar.down, value.type), scalar.value(value))
+                w.store(kept.at(start + scalar.here.down, value.type), scalar.value(value))
                 return
             p, test = s.predicate, equal("q", 0)
             if p is not None:

@@ -61,15 +61,15 @@ class BoxRing(Ring):
         return chosen(flag(READY), 1, super()._fillers(threads))
 
     def _ahead(self, unit: Unit) -> None:
-        w, there = self.context.writer, less(self.variable, self.stop)
+        w, there = self.context.writer, less(self.work.variable, self.work.stop)
         with w.when(flag(READY)), w.when(both(FIRST, there)):
             self._ask("ahead")
         with w.otherwise():
             with w.when(there):
-                self._produce(self.producers, "ahead", unit)
+                self._produce(self.work.producers, "ahead", unit)
             self._copied("ahead")
 
-    def _copy(self, copy: Copy, unit: Unit) -> None:
+    def _copy(self, copy: Copy, slot: str, unit: Unit) -> None:
         """Not unrolled: rows that no map describes come element by element, as a rule."""
         write_copy(copy, self.context, unit.thread, unit.size, unroll=1)
 
@@ -86,14 +86,14 @@ class BoxRing(Ring):
 
         def write() -> None:
             later = self.context.names.fresh("later")
-            w.add(Let("int", ("next", later), (self._before(), plus(self.variable, ahead))))
-            with w.when(flag(READY)), w.when(both(FIRST, less(later, self.stop))):
+            w.add(Let("int", ("next", later), (self._before(), plus(self.work.variable, ahead))))
+            with w.when(flag(READY)), w.when(both(FIRST, less(later, self.work.stop))):
                 self._begin_next(later)
                 self._ask("next")
             with w.otherwise():
-                with w.when(less(later, self.stop)):
+                with w.when(less(later, self.work.stop)):
                     self._begin_next(later)
-                    self._produce(self.producers, "next", unit)
+                    self._produce(self.work.producers, "next", unit)
                 self._copied("next")
             self._point("slot")
 
@@ -105,9 +105,9 @@ class BoxRing(Ring):
 
     def _begin_next(self, later: str) -> None:
         """When it is free, the slot for a later iteration."""
-        with self.context.writer.when(greater(self.variable, self.low)):
+        with self.context.writer.when(greater(self.work.variable, self.work.low)):
             self._acquire_next()
-        self.context.writer.add(Let("int", (self.variable,), (number(later),)))
+        self.context.writer.add(Let("int", (self.work.variable,), (number(later),)))
 
 
 def box_ring(
@@ -125,7 +125,7 @@ def box_ring(
     found = _why_not(ring, in_warp=in_warp) or _boxes(ring)
     if not isinstance(found, str):
         ring.boxes = tuple(found)
-        c.layouts.panels.update({b.to: b.panels for b in found})
+        c.shared.layouts.panels.update({b.to: b.panels for b in found})
         return ring
     if asked:
         raise ScheduleError(
@@ -143,21 +143,22 @@ def _why_not(ring: BoxRing, *, in_warp: bool) -> str:
     if not c.target.has("bulk"):
         return f"{c.target.name} has no copy engine"
     if in_warp or ring.emitter.pipelines.depth:
-        return f"the loop `{ring.loop.name}` stands inside another loop, or is one warp's"
+        return f"the loop `{ring.work.loop.name}` stands inside another loop, or is one warp's"
     if ring.consumers_wait():
-        return f"the block meets in every iteration of `{ring.loop.name}` anyway"
+        return f"the block meets in every iteration of `{ring.work.loop.name}` anyway"
     return "blocks of a cluster do not share what warps stage" if c.block.cluster > 1 else ""
 
 
 def _boxes(ring: BoxRing) -> list[Boxes] | str:
     """The boxes of every producer; or why there are none."""
     c, found = ring.context, list[Boxes]()
-    for x in ring.producers:
+    for x in ring.work.producers:
         nest = as_nest(x)
-        a = next((a for a in ring.staged if nest is not None and a.name == nest.store.buffer), None)
+        to = None if nest is None else nest.store.buffer
+        a = next((a for a in ring.work.staged if a.name == to), None)
         boxes = None if a is None else _tried(x, a, ring)
         if boxes is None:
-            return f"`{(a or ring.staged[0]).name}` is no box of an array, row by row"
+            return f"`{(a or ring.work.staged[0]).name}` is no box of an array, row by row"
         if not _read_by_rows(boxes.to, ring):
             return f"`{boxes.to}` is no matrix of a product that ldmatrix reads"
         found.append(boxes)
@@ -209,7 +210,7 @@ def _read_by_rows(name: str, ring: BoxRing) -> bool:
     """
     readers = [
         s
-        for x in ring.consumers
+        for x in ring.work.consumers
         for s in walk_stmt(x)
         if isinstance(s, Store) and name in loaded_names(s)
     ]

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
-from selector.diagnostics import ScheduleError, Where
+from selector.diagnostics import ScheduleError
+from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.copies.code import split_copy
 from selector.gpu.codegen.copies.forms import write_copy
 from selector.gpu.codegen.copies.recognise import Copy, as_copy, copy_of
 from selector.gpu.codegen.emitter import Emitter
 from selector.gpu.codegen.pipelines.pipeline import Pipeline
+from selector.gpu.codegen.pipelines.staged import staged_loop
 from selector.gpu.codegen.threads.nests import as_nest, independent
 from selector.gpu.codegen.units import Unit
 from selector.gpu.codegen.warpgroups.iterations import only_accumulates, only_region
@@ -31,7 +33,6 @@ from selector.gpu.ir.expressions import (
     greater,
     less,
     minus,
-    moved,
     number,
     plus,
     times,
@@ -40,25 +41,9 @@ from selector.gpu.ir.nodes import Advance, Commit, Drain, Let, State, Sync
 from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, Expr, For, Stmt, Var
 from selector.ir.traverse import substitute_stmt
-from selector.lowering.structure import loaded_names, stored_names
+from selector.lowering.structure import stored_names
 
 Piece = Callable[[], None]
-
-
-def refuse_chains(producers: list[Stmt], body: list[Stmt]) -> None:
-    """``ScheduleError`` for what is to be filled ahead and is computed from what the same loop
-    fills: that has not arrived by then, or belongs to an earlier iteration.
-    """
-    filled = set[str]().union(*map(stored_names, body))
-    for x in producers:
-        if early := sorted(loaded_names(x) & filled):
-            name = min(stored_names(x))
-            raise ScheduleError(
-                f"`{name}` cannot be produced ahead of its use",
-                f"it is computed from `{early[0]}`, which the same loop fills",
-                f"drop its pipeline_stages(...), or compute `{early[0]}` elsewhere",
-                Where(func=name),
-            )
 
 
 class Ring:
@@ -71,24 +56,14 @@ class Ring:
     def __init__(
         self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
     ) -> None:
-        names = {a.name for a in staged}
-        self.emitter, self.loop, self.staged = emitter, loop, staged
-        self.context = emitter.context
-        self.producers = [x for x in body if stored_names(x) & names]
-        self.consumers = [x for x in body if not stored_names(x) & names]
+        self.emitter = emitter
+        self.work = staged_loop(loop, body, staged, emitter.context)
         self.pipeline = Pipeline(self.context, staged[0].stages, self.how)
-        if {a.stages for a in staged} != {self.stages} or not self.producers:
-            raise ScheduleError(
-                "buffers staged in one loop need one number of pipeline stages",
-                ", ".join(f"`{a.name}` has {a.stages}" for a in staged),
-                "give pipeline_stages(...) the same number for all of them",
-            )
-        refuse_chains(self.producers, body)
         self.signals = False
-        self.slot = ""  # that copies are written for
-        self.variable = self.context.names.get(loop.name)
-        self.low, extent = self.context.number(loop.min), self.context.number(loop.extent)
-        self.stop = moved(self.low, extent)
+
+    @property
+    def context(self) -> KernelContext:
+        return self.emitter.context
 
     @property
     def stages(self) -> int:
@@ -105,12 +80,12 @@ class Ring:
         """Whether consumers hand memory to each other, so that the block waits in every iteration
         anyway: signals would only be more to do.
         """
-        touched = [self.emitter.touched(x) for x in self.consumers]
+        touched = [self.emitter.touched(x) for x in self.work.consumers]
         written = {name for _, writes in touched for name in writes}
         return bool(written & {name for reads, _ in touched for name in reads})
 
     def _emit(self, unit: Unit, *, in_warp: bool) -> None:
-        if unit.must_wait(set(), {a.name for a in self.staged}):  # zeros lie beside the copies
+        if unit.must_wait(set(), self.work.names):  # zeros lie beside the copies
             unit.wait(self.context.writer)
         self.start(unit)
         if not self.signals:  # copies made before are of the first group, which arrives first
@@ -129,13 +104,13 @@ class Ring:
         if self.signals:
             self._make_barriers()
         with w.loop("ahead", number(0), number(self.stages - 1), "unrolled"):
-            w.add(Let("int", (self.variable,), (plus(self.low, "ahead"),)))
+            w.add(Let("int", (self.work.variable,), (plus(self.work.low, "ahead"),)))
             self._ahead(unit)
 
     def _ahead(self, unit: Unit) -> None:
         """Those of one of them."""
-        with self.context.writer.when(less(self.variable, self.stop)):
-            self._produce(self.producers, "ahead", unit)
+        with self.context.writer.when(less(self.work.variable, self.work.stop)):
+            self._produce(self.work.producers, "ahead", unit)
         self._copied("ahead")
 
     def _copied(self, slot: str) -> None:
@@ -166,7 +141,7 @@ class Ring:
             self.pipeline.begin()
         else:
             w.add(State("int", ("slot",), (number(0),)))
-        with self.emitter.loop_head(self.loop):
+        with self.emitter.loop_head(self.work.loop):
             if self.signals:
                 self.pipeline.wait()
             else:
@@ -175,7 +150,7 @@ class Ring:
             self._point("slot")
             unit.forget()
             if self.signals:  # no barrier: other threads may still be in the last iteration
-                self.emitter.begin_again(self.consumers, unit)
+                self.emitter.begin_again(self.work.consumers, unit)
             pieces = self._refill(unit)
             if self._every_warp_multiplies() and not c.block.group:
                 self.emitter.tiles.interleaved = pieces
@@ -184,7 +159,7 @@ class Ring:
                     for piece in pieces:
                         piece()
             self.emitter.pipelines.depth += 1
-            self.emitter.statements(self.consumers, unit, in_warp=in_warp)
+            self.emitter.statements(self.work.consumers, unit, in_warp=in_warp)
             self.emitter.pipelines.depth -= 1
             if self.signals:
                 self.pipeline.release()
@@ -195,15 +170,15 @@ class Ring:
     def _refill(self, unit: Unit) -> list[Piece]:
         """The copies of a later iteration, into the slot that the last one has left, in pieces."""
         w, ahead = self.context.writer, self.stages - 1
-        later = (Affine.of(Var(self.loop.name)) + ahead).to_expr()
-        producers = [substitute_stmt(x, {self.loop.name: later}) for x in self.producers]
+        later = (Affine.of(Var(self.work.loop.name)) + ahead).to_expr()
+        producers = [substitute_stmt(x, {self.work.loop.name: later}) for x in self.work.producers]
         split = self._split_copies(producers, unit)
 
         def head() -> None:
             w.add(Let("int", ("next",), (self._before(),)))
-            w.add(Let("bool", ("more",), (less(plus(self.variable, ahead), self.stop),)))
+            w.add(Let("bool", ("more",), (less(plus(self.work.variable, ahead), self.work.stop),)))
             if self.signals:
-                with w.when(both(flag("more"), greater(self.variable, self.low))):
+                with w.when(both(flag("more"), greater(self.work.variable, self.work.low))):
                     self._acquire_next()
             self._point("next")
             for pieces in split or []:
@@ -239,30 +214,31 @@ class Ring:
 
     def _point(self, slot: str) -> None:
         """Let the buffers' names stand for one slot of their rings."""
-        for a in self.staged:
+        for a in self.work.staged:
             start = times(slot, self.emitter.placement.slot_elements(a))
             self.context.storages[a.name] = replace(self.context.storages[a.name], start=start)
 
     def _every_warp_multiplies(self) -> bool:
         """Whether the consumers are one run of accumulates that all warps execute."""
-        every = prod(e for _, e in only_region(self.consumers)[0]) == self.context.block.warps
-        return every and only_accumulates(self.consumers) is not None
+        every = prod(e for _, e in only_region(self.work.consumers)[0]) == self.context.block.warps
+        return every and only_accumulates(self.work.consumers) is not None
 
-    def _copy(self, copy: Copy, unit: Unit) -> None:
-        """By the copy engine where it takes the rows, of arrays that the kernel does not write."""
+    def _copy(self, copy: Copy, slot: str, unit: Unit) -> None:
+        """Into a slot, by the copy engine where it takes the rows, of arrays that the kernel does
+        not write.
+        """
         c, written = self.context, self.emitter.exchanged
         engine = self.signals and c.target.has("bulk") and copy.source.buffer not in written
-        full = self.pipeline.filled(self.slot) if engine else None
+        full = self.pipeline.filled(slot) if engine else None
         write_copy(copy, c, unit.thread, unit.size, full=full)
 
     def _produce(self, producers: list[Stmt], slot: str, unit: Unit) -> None:
-        self.slot = slot
         self._point(slot)
         for x in producers:
             nest = as_nest(x)
             copy = as_copy(nest, self.context) if nest is not None else None
             if copy is not None:
-                self._copy(copy, unit)
+                self._copy(copy, slot, unit)
             elif nest is not None and independent(nest, None):
                 self.emitter.threads.spread(nest, unit.thread, unit.size)
             else:

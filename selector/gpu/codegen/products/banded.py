@@ -276,7 +276,7 @@ class BandTables:
         exist.
         """
         o = table.operand
-        param = self.context.params.get(o.buffer)
+        param = self.context.host.params.get(o.buffer)
         coordinates = None if param is None else split_by_strides(index, param.dims)
         if coordinates is None or o.predicate is not None:
             return False

@@ -34,13 +34,13 @@ def emit_tested(s: For, start: Expr, stop: Expr, code: ThreadStatements) -> bool
     if condition is None:
         return False
     whole = set[tuple[Store, ...]]() if sums is None else {sums[0]}
-    free = set[Load]() if loads is None else loads.loads - context.inside
+    free = set[Load]() if loads is None else loads.loads - context.facts.inside
     code.whole |= whole
-    context.inside.update(free)
+    context.facts.inside.update(free)
     with w.when(condition), w.loop(name, start, stop, "fours"):
         code.statement(s.body)
     code.whole -= whole
-    context.inside.difference_update(free)
+    context.facts.inside.difference_update(free)
     with w.otherwise(), w.loop(name, start, stop, "plain"):
         code.statement(s.body)
     return True

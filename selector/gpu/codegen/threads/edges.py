@@ -38,9 +38,9 @@ from selector.ir.simplify import add
 from selector.ir.traverse import conjuncts, free_vars, substitute, walk_expr
 from selector.ir.types import BOOL
 from selector.lowering.predicates import conjunction, slack
+from selector.lowering.written_out import MOST
 
 ENDS = (BinaryOp.MIN, BinaryOp.MAX)
-MOST = 2400  # nodes of the places of all elements: more takes long to compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +125,11 @@ def _load_beside(
         known.holds(c)
     load = replace(load, predicate=reduce(conjunction, left) if left else None)
     Windows(context, inside).inside(replace(load, predicate=None), inside)
-    free = {load} - context.inside if known.implies(inside) else set[Load]()
-    context.inside.update(free)
+    free = {load} - context.facts.inside if known.implies(inside) else set[Load]()
+    context.facts.inside.update(free)
     to = element(storage.type, pointer(window.name), k - window.first)
     context.writer.store(to, context.scalar.legal(load))
-    context.inside.difference_update(free)
+    context.facts.inside.difference_update(free)
 
 
 def reaches_edges(v: Vectors) -> bool:

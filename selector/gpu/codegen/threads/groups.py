@@ -190,7 +190,7 @@ def emit_ahead(
 
 def _block(s: Store, lanes: int, code: ThreadStatements) -> str | None:
     """The loop over blocks that go on along a statement's lanes, so many in each."""
-    param = code.context.params.get(s.buffer)
+    param = code.context.host.params.get(s.buffer)
     return block_behind(one_lane(s), lanes, code.grid, param)
 
 

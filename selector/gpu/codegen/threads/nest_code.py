@@ -57,7 +57,7 @@ class NestCode:
 
     def write(self, nest: Nest, unit: Unit) -> None:
         """A copy, or spread over the unit's threads."""
-        unit.panels |= nest.store.buffer in self.context.layouts.group_operands
+        unit.panels |= nest.store.buffer in self.context.shared.layouts.group_operands
         copy = as_copy(nest, self.context) if self.context.target.has("cp.async") else None
         if copy is None:
             self._copied_or_spread(nest, unit)
@@ -150,7 +150,7 @@ def as_vector_store(nest: Nest, context: KernelContext) -> VectorStore | None:
         even = step > 1 or context.is_multiple(place.rest(x.var), per)
         if step > 0 and even and context.is_multiple(index.rest(x.var), per, buffer):
             tests: list[Expr] = []
-            if buffer in context.params:  # memory of our own starts aligned
+            if buffer in context.host.params:  # memory of our own starts aligned
                 tests.append(context.aligned_flag(buffer, per))
             if inside != TRUE:
                 tests.append(context.condition(inside))

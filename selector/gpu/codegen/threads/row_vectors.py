@@ -72,7 +72,7 @@ def emit_row_number(s: LetStmt, context: KernelContext) -> bool:
             size = begin.type.bytes.bit_length() - 1
             value = masked(minus(per.value, shifted(over, size)), per.value - 1)
         else:
-            context.rows[begin.buffer] = Var(own, BOOL)
+            context.facts.rows[begin.buffer] = Var(own, BOOL)
             value = equal(over, 0) if value is None else both(value, equal(over, 0))
     assert value is not None
     context.writer.add(Let(c_type(s.value.type), (own,), (value,)))
@@ -116,7 +116,7 @@ def emit_row_vectors(s: Store, context: KernelContext) -> bool:
         for window in v.windows:
             kind, bytes_ = c_type(window.storage.type), window.storage.type.bytes
             w.add(Array(window.name, kind, lanes, min(VECTOR_BYTES, lanes * bytes_)))
-            groups.setdefault(context.rows.get(window.buffer), []).append(window)
+            groups.setdefault(context.facts.rows.get(window.buffer), []).append(window)
         for flag, group in groups.items():
             with nullcontext() if flag is None else w.when(flag):
                 for window in group:
@@ -155,7 +155,7 @@ def _computed(v: Vectors, context: KernelContext) -> None:
         w.store(own if stored else scalar.access(storage, s.index), scalar.legal(s.value))
     if not stored:
         return
-    start, flag = to_affine(s.index).rest(LANE), context.rows.get(s.buffer)
+    start, flag = to_affine(s.index).rest(LANE), context.facts.rows.get(s.buffer)
     with nullcontext() if flag is None else w.when(flag):
         for k in range(0, lanes, per):
             at = storage.place(scalar.number((start + k).to_expr()))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
+from selector.gpu.codegen.threads.bounds import inside
 from selector.gpu.ir.expressions import (
     POINTER,
     all_of,
@@ -30,7 +31,7 @@ from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.contents import holds
 from selector.ir.lanes import lane, own_lane
-from selector.ir.nodes import Call, Expr, Load, Store, Var, VectorReduce
+from selector.ir.nodes import Call, Expr, For, ForKind, IntImm, Load, Store, Var, VectorReduce
 
 RUN_BYTES = 16
 _LANE = Var("$l0")
@@ -80,7 +81,7 @@ def emit_run(run: Run, context: KernelContext) -> None:
         w.add(Point("to", kind, storage.at(plus(start, further))))
         source = _source(run, context)
         if source is None:
-            _gather(run, context, kind)
+            _gather(run, context, kind, whole=True)
             return
         w.add(Let("int", ("c0",), (plus(scalar.number(source.coordinates[0]), further),)))
         extents = [scalar.number(e) for e in source.extents]
@@ -98,15 +99,34 @@ def emit_run(run: Run, context: KernelContext) -> None:
             _gather(run, context, kind)
 
 
-def _gather(run: Run, context: KernelContext, kind: str) -> None:
-    """Element by element into registers, then out of them."""
-    w, value = context.writer, run.store.value
+def _gather(run: Run, context: KernelContext, kind: str, *, whole: bool = False) -> None:
+    """Element by element into registers, then out of them; ``whole``: without a test of each where
+    all are inside of what is loaded, so that no load waits for another one.
+    """
+    w, variable = context.writer, context.names.variable("e")
     w.add(Array("run", kind, run.per, RUN_BYTES))
-    at = Affine.of(context.names.variable("v")) * run.per + context.names.variable("e")
-    found = own_lane(value, ((at.to_expr(), run.lanes),))
-    with w.loop("e", number(0), number(run.per), "unrolled"):
-        w.store(element(found.type, pointer("run"), "e"), context.scalar.legal(found))
+    at = Affine.of(context.names.variable("v")) * run.per + variable
+    value = own_lane(run.store.value, ((at.to_expr(), run.lanes),))
+    one = Store(run.store.buffer, value, variable)
+    turns = For(variable.name, IntImm(0), IntImm(run.per), ForKind.SERIAL, one)
+    found = inside(turns, context) if whole else None
+    if found is None:
+        _elements(run, value, context)
+    else:
+        free = found.loads - context.facts.inside
+        context.facts.inside.update(free)
+        with w.when(found.condition):
+            _elements(run, value, context)
+        context.facts.inside.difference_update(free)
+        with w.otherwise():
+            _elements(run, value, context)
     w.add(StoreChunk(pointer("to"), pointer("run")))
+
+
+def _elements(run: Run, value: Expr, context: KernelContext) -> None:
+    w = context.writer
+    with w.loop("e", number(0), number(run.per), "unrolled"):
+        w.store(element(value.type, pointer("run"), "e"), context.scalar.legal(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +147,11 @@ def _source(run: Run, context: KernelContext) -> _Source | None:
     if not isinstance(value, Load) or value.predicate is not None:
         return None
     storage = context.storages[value.buffer]
-    if value.buffer not in context.params or storage.param is None or carries(storage.param.dims):
+    if (
+        value.buffer not in context.host.params
+        or storage.param is None
+        or carries(storage.param.dims)
+    ):
         return None
     if storage.type != context.storages[run.store.buffer].type:
         return None

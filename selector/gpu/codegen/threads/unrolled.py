@@ -20,12 +20,12 @@ from selector.gpu.codegen.threads.needs import Needs, Unknown
 from selector.gpu.codegen.threads.sums import ThreadStatements
 from selector.gpu.codegen.threads.vector_code import condition_of
 from selector.gpu.codegen.threads.vectors import Windows
+from selector.ir.affine import settled
 from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import Expr, Load, Stmt, Store, VectorReduce
 from selector.ir.traverse import walk_expr
 from selector.lowering.structure import loaded_names, stored_names, under_conditions
-
-MOST = 2400  # nodes of what is written twice: more takes long to compile
+from selector.lowering.written_out import MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ def emit_unrolled(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
     condition = None if found is None else condition_of(found.needs, (), context)
     if found is None or condition is None:
         return False
-    w, free = context.writer, found.loads - context.inside
-    context.inside.update(free)
+    w, free = context.writer, found.loads - context.facts.inside
+    context.facts.inside.update(free)
     with w.when(condition):
         for s in found.stores:
             code.statement(s)
-    context.inside.difference_update(free)
+    context.facts.inside.difference_update(free)
     with w.otherwise():
         for s in stmts:
             code.statement(s)
@@ -77,7 +77,8 @@ def _unrolled(stmts: Sequence[Stmt], context: KernelContext) -> _Unrolled | None
         return None
     for load, own in (found for s in stores for found in _inside(s.value, context)):
         needs.update(own)
-        loads.add(load)
+        alike = settled(load)  # as an index has it
+        loads |= {x for x in (load, alike) if isinstance(x, Load)}
     return _Unrolled(tuple(stores), needs, frozenset(loads)) if loads else None
 
 

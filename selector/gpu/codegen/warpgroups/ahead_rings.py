@@ -110,12 +110,12 @@ class AheadRing(GroupRing):
         return self._split()
 
     def _split(self) -> Split | None:
-        block, names = self.context.block, frozenset(a.name for a in self.staged)
+        block, names = self.context.block, frozenset(self.work.names)
         alone = block.cluster == block.teams == 1 and block.warps == GROUPS
-        alone = alone and self.counts is None  # the next one is the next number
+        alone = alone and self.work.counts is None  # the next one is the next number
         if not alone or self.stages < 2 or not self._trailing():
             return None
-        found = split_of(self.consumers, names, self.loop.name)
+        found = split_of(self.work.consumers, names, self.work.loop.name)
         return found if found is not None and self._lasts(found) else None
 
     def _lasts(self, split: Split) -> bool:
@@ -145,8 +145,8 @@ class AheadRing(GroupRing):
             if part.part and not early:
                 with self.context.writer.when(flag("round")):
                     part.acquire()
-            second = self.split.second if part.part else frozenset[str]()
-            boxes = [b for b in self.boxes or () if (b.to in self.split.second) is bool(second)]
+            second = self.split.second
+            boxes = [b for b in self.feed.boxes or () if (b.to in second) is bool(part.part)]
             ask(boxes, part, self.context)
 
     def _fill_slot(self, unit: Unit) -> None:
@@ -158,7 +158,7 @@ class AheadRing(GroupRing):
             if part.part:
                 with self.context.writer.when(flag("round")):
                     part.acquire()
-            own = [x for x in self.producers if self._is_second(x) is bool(part.part)]
+            own = [x for x in self.work.producers if self._is_second(x) is bool(part.part)]
             self.pipeline = part
             self._produce(own, "slot", unit)
             self._complete(unit)
@@ -178,13 +178,13 @@ class AheadRing(GroupRing):
         before = emitter.pipelines.in_consumers
         emitter.pipelines.in_consumers = True
         emitter.pipelines.depth += 1
-        with w.when(less(self.low, self.stop)):
-            emitter.begin_again(self.consumers, groups)
-            with emitter.region(split.loops, self.consumers[0], groups) as unit:
+        with w.when(less(self.work.low, self.work.stop)):
+            emitter.begin_again(self.work.consumers, groups)
+            with emitter.region(split.loops, self.work.consumers[0], groups) as unit:
                 for a in split.held:
                     emitter.placement.place(a, unit, in_warp=True)
                 self._begin(split, unit)
-                with emitter.loop_head(self.loop, 1):
+                with emitter.loop_head(self.work.loop, 1):
                     self._go_on(split, unit)
                 self._end_with(split, unit)
         emitter.pipelines.depth -= 1
@@ -193,7 +193,7 @@ class AheadRing(GroupRing):
     def _begin(self, split: Split, unit: Unit) -> None:
         """All of the first iteration but its last products."""
         with self.context.writer.block():
-            self.context.writer.add(Let("int", (self.variable,), (number(self.low),)))
+            self.context.writer.add(Let("int", (self.work.variable,), (number(self.work.low),)))
             self._issue_first(split, unit)
             self._first_landed(split, 0)
             self.emitter.statements(split.rest, unit, in_warp=True)

@@ -123,7 +123,7 @@ def as_boxes(copy: Copy, context: KernelContext) -> Boxes | None:
     to, source = context.storages[copy.to], context.storages[copy.source.buffer]
     if to.panels is None or source.param is None or copy.continued:
         return None
-    tensor = tensor_of(copy, source, (*context.grid, *context.contents.loops.around))
+    tensor = tensor_of(copy, source, (*context.indices.grid, *context.facts.loops.around))
     if tensor is None:
         return None
     panels, (dims, at) = to.panels, tensor
@@ -233,7 +233,7 @@ def bounded_extents(
     extents: list[Expr] = [d.extent for d in param.dims]
     known = {
         e.name
-        for p in context.params.values()
+        for p in context.host.params.values()
         for d in p.dims
         for e in (d.extent, d.stride, d.min)
         if isinstance(e, Var)

@@ -172,7 +172,7 @@ def place_bands(total: int, entries: Iterable[Entry | Pair], context: KernelCont
     layout = in_bytes((BLOCK_BYTES,))
     blocks = total // BLOCK_BYTES
     context.writer.add(Memory(name, "unsigned char", offset, 1, total, (blocks,), layout))
-    context.contents.numbers[name] = np.zeros(blocks, np.bool_)
+    context.facts.numbers[name] = np.zeros(blocks, np.bool_)
     return name
 
 
@@ -201,7 +201,7 @@ class CoreBands:
     def _filled(self, place: int, pitch: int, count: int, chunks: int) -> None:
         """What is written: ``count`` times so many 16 bytes, ``pitch`` bytes apart."""
         at = place + pitch * np.arange(count)[:, None] + BLOCK_BYTES * np.arange(chunks)
-        self.context.contents.numbers[self.pointer][at // BLOCK_BYTES] = True
+        self.context.facts.numbers[self.pointer][at // BLOCK_BYTES] = True
 
     def fill(self, unit: Unit) -> None:
         """Write all entries out of the padded taps, 16 bytes of a column at a time."""

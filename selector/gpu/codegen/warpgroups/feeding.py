@@ -12,6 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
+from selector.dataclass import dataclass
 from selector.gpu.codegen.copies.forms import Shifting, write_copy
 from selector.gpu.codegen.copies.recognise import Copy, copy_of
 from selector.gpu.codegen.emitter import Emitter
@@ -19,7 +20,6 @@ from selector.gpu.codegen.pipelines.rings import Ring
 from selector.gpu.codegen.units import Unit, group_unit
 from selector.gpu.codegen.warpgroups.boxes import READY, Boxes, boxes_of
 from selector.gpu.codegen.warpgroups.clusters import EARLY_SLOTS, Sharing, ask
-from selector.gpu.codegen.warpgroups.iterations import only_if
 from selector.gpu.codegen.warpgroups.shifted_copies import TOGETHER
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
@@ -33,10 +33,8 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Commit, Drain, Leave, Let
 from selector.gpu.passes.budget_registers import equal_share
-from selector.ir.contents import loaded
 from selector.ir.nodes import Allocate, Call, Expr, For, IntImm, Stmt
 from selector.ir.types import INT32
-from selector.lowering.normalize import sequence
 
 ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one iteration to the next
 
@@ -46,38 +44,46 @@ LARGE_SLOT = 32 << 10
 CHUNK, AROUND = 12, 24  # registers of a chunk on its way; of a thread beside them
 
 
+@dataclass(slots=True)
+class Feed:
+    """How slots are filled: by ``boxes`` where every producer is one, of which blocks of a cluster
+    bring each other some (``sharing``), the first ones ``early``, before the block has met; by a
+    group that has ``few`` registers.
+    """
+
+    boxes: list[Boxes] | None = None
+    sharing: Sharing | None = None
+    early: bool = False
+    few: bool = False
+
+
 class FedRing(Ring):
     """Such a loop, as far as what fills its slots goes."""
 
     how = "asleep"
     chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
-    boxes: list[Boxes] | None = None
-    few = False  # registers of the group that feeds
     leaves_out = True  # only iterations that count have a slot
-    counts: Expr | None = None  # what has to hold for one to count
-    early = False  # the first slots are asked for before the block has met
-    sharing: Sharing | None = None
 
     def __init__(
         self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
     ) -> None:
         super().__init__(emitter, loop, body, staged)
         alone = self.context.block.cluster == self.context.block.teams == 1
-        found = only_if(self.consumers) if alone and self.leaves_out else None
-        if found is not None and not loaded(found.condition) & emitter.exchanged:  # all know it
-            self.counts, self.consumers = found.condition, list(sequence(found.then))
+        if alone and self.leaves_out:
+            self.work = self.work.counted(emitter.exchanged)
+        self.feed = Feed()
 
     @property
     def _early_slots(self) -> int:
         """How many slots are asked for before the block has met."""
-        if self.counts is not None:
+        if self.work.counts is not None:
             return 0
-        return self.stages if self.sharing is None else min(self.stages, EARLY_SLOTS)
+        return self.stages if self.feed.sharing is None else min(self.stages, EARLY_SLOTS)
 
     def _boxes(self) -> list[Boxes] | None:
         """Every producer as boxes; None if one of them is none."""
         c, written = self.context, self.emitter.exchanged
-        tried = [boxes_of(copy_of(x, c), c, written) for x in self.producers]
+        tried = [boxes_of(copy_of(x, c), c, written) for x in self.work.producers]
         found = [boxes for boxes in tried if boxes is not None]
         if len(found) < len(tried):
             return None
@@ -87,30 +93,31 @@ class FedRing(Ring):
 
     def _fillers(self, threads: int) -> Expr:
         """Arrivals that fill a slot: one, if the copy engine does, or those of all who copy."""
-        return chosen(flag(READY), 1, threads) if self.boxes else number(threads)
+        return chosen(flag(READY), 1, threads) if self.feed.boxes else number(threads)
 
     def _ask_early(self) -> None:
         w = self.context.writer
         with w.when(flag(READY)), w.loop("slot", number(0), number(self._early_slots), "rolled"):
-            w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
-            with w.when(at_least(self.variable, self.stop)):
+            w.add(Let("int", (self.work.variable,), (plus(self.work.low, "slot"),)))
+            with w.when(at_least(self.work.variable, self.work.stop)):
                 w.add(Leave("loop"))
             self._ask(early=True)
 
     def _ask(self, *, early: bool = False) -> None:
         """All boxes of one slot."""
         self._point("slot")
-        ask(self.boxes or (), self.pipeline, self.context, None if early else self.sharing)
+        sharing = None if early else self.feed.sharing
+        ask(self.feed.boxes or (), self.pipeline, self.context, sharing)
 
     def _feed(self) -> None:
         """What the producing group does."""
         w = self.context.writer
-        if not self.boxes:
+        if not self.feed.boxes:
             self._copy_rows()
             return
         with w.when(negated(flag(READY))):
             self._copy_rows()
-        with w.otherwise(), w.when(FIRST_OF_GROUP), self._slots(early=self.early):
+        with w.otherwise(), w.when(FIRST_OF_GROUP), self._slots(early=self.feed.early):
             self._ask()
             self.pipeline.advance()
 
@@ -122,19 +129,19 @@ class FedRing(Ring):
         """Every slot by ordinary copies, as the copy engine would have filled it."""
         w, unit = self.context.writer, self._feeders()
         with self._slots():
-            if self.few and len(self.producers) > ADDRESSES:
+            if self.feed.few and len(self.work.producers) > ADDRESSES:
                 w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
                 unit = replace(unit, thread=number("rank"))
             self._fill_slot(unit)
             self.pipeline.advance()
 
     def _fill_slot(self, unit: Unit) -> None:
-        self._produce(self.producers, "slot", unit)
+        self._produce(self.work.producers, "slot", unit)
         self._complete(unit)
 
     def _complete(self, unit: Unit) -> None:
         """What threads have copied is there, single floats rounded as the copy engine does it."""
-        w, staged = self.context.writer, [self.context.storages[a.name] for a in self.staged]
+        w, staged = self.context.writer, [self.context.storages[a.name] for a in self.work.staged]
         rounded = [x for x in staged if x.panels is not None and x.panels.rounds]
         if rounded:
             w.add(Commit("copies"))
@@ -144,14 +151,14 @@ class FedRing(Ring):
             unit.round(w, x)
         self.pipeline.commit_stores()
 
-    def _copy(self, copy: Copy, unit: Unit) -> None:
+    def _copy(self, copy: Copy, slot: str, unit: Unit) -> None:
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""
         read_only = copy.source.buffer not in self.emitter.exchanged
-        full = self.pipeline.filled(self.slot) if read_only else None
-        large = sum(b.bytes for b in self.boxes or ()) > LARGE_SLOT
+        full = self.pipeline.filled(slot) if read_only else None
+        large = sum(b.bytes for b in self.feed.boxes or ()) > LARGE_SLOT
         most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
         most = min(most, self._chunks_beside())
-        how = Shifting(most, self._counted(), bool(self.boxes), self.few)
+        how = Shifting(most, self._counted(), bool(self.feed.boxes), self.feed.few)
         c, size = self.context, unit.size
         write_copy(copy, c, unit.thread, size, full=full, unroll=1, shifting=how)
 
@@ -164,18 +171,18 @@ class FedRing(Ring):
 
     def _counted(self) -> set[str]:
         """Variables of the grid and of this loop that start at 0 or more."""
-        loops = [*self.emitter.kernel.grid, self.loop]
+        loops = [*self.emitter.kernel.grid, self.work.loop]
         return {x.name for x in loops if isinstance(x.min, IntImm) and x.min.value >= 0}
 
     @contextmanager
     def _turns(self, skip: Number = 0) -> Generator[None]:
         """The iterations that count, but those of the first ``skip``."""
         w = self.context.writer
-        with self.emitter.loop_head(self.loop, skip):
-            if self.counts is None:
+        with self.emitter.loop_head(self.work.loop, skip):
+            if self.work.counts is None:
                 yield
                 return
-            with w.when(self.context.condition(self.counts)):
+            with w.when(self.context.condition(self.work.counts)):
                 yield
 
     @contextmanager

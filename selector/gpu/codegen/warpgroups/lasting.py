@@ -2,26 +2,22 @@
 
 The group that feeds the ring goes on to the next block's work while the others still store results:
 the ring's slots and barriers last for the whole kernel, and results have shared memory of their
-own. The other groups are the block for everything else. Grid blocks are numbered along the
-innermost loop first, and a block of ``gridDim.x`` takes every ``gridDim.x``-th of them.
+own. The other groups are the block for everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
 
 from selector.diagnostics import ScheduleError
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.emitter import Emitter
-from selector.gpu.codegen.scalars.storage import c_type
 from selector.gpu.codegen.shared_memory import Staging
 from selector.gpu.codegen.units import Unit, block_unit, consumer_unit, team_unit
 from selector.gpu.codegen.warpgroups.ahead_rings import AheadRing
 from selector.gpu.codegen.warpgroups.boxes import READY
-from selector.gpu.codegen.warpgroups.clusters import clamped, from_the_end, whole_clusters
 from selector.gpu.codegen.warpgroups.iterations import read_first
 from selector.gpu.codegen.warpgroups.rings import FEED_ENDS
 from selector.gpu.codegen.warpgroups.turn_tiles import (
@@ -33,6 +29,7 @@ from selector.gpu.codegen.warpgroups.turn_tiles import (
     way_to,
     without,
 )
+from selector.gpu.codegen.warpgroups.turns import Turns
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     BLOCK,
@@ -45,11 +42,8 @@ from selector.gpu.ir.expressions import (
     chosen,
     equal,
     flag,
-    given,
     greater,
     minus,
-    mixed_radix,
-    moved,
     negated,
     number,
     plus,
@@ -59,74 +53,13 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.nodes import Arrive, Assign, Await, Fence, Init, Leave, Let, State, Sync
-from selector.ir.nodes import Allocate, Expr, For, LetStmt, Memory, Stmt, Var
-from selector.ir.simplify import mul
-from selector.ir.traverse import free_vars, walk_all_exprs, walk_stmt
-from selector.lowering.kernels import GridLoop
+from selector.ir.nodes import Allocate, For, Memory, Stmt
+from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.normalize import sequence
 from selector.lowering.structure import hoist_allocations
 
 EARLY = "early"
 STAGING_BYTES = 4096  # for the results of a warp: two boxes of 16 rows of 128 bytes
-
-
-class Turns:
-    """The blocks of the grid whose work a block does. ``lets`` are bound outside of the ring."""
-
-    def __init__(
-        self, grid: tuple[GridLoop, ...], lets: tuple[LetStmt, ...], context: KernelContext
-    ) -> None:
-        self.grid, self.lets, self.context = grid[::-1], lets, context
-        self.name = context.names.fresh("turn")
-        self.extents = [loop.extent for loop in self.grid]
-        self.extents[0] = whole_clusters(self.extents[0], context)
-        total = self.extents[0]
-        for extent in self.extents[1:]:
-            total = mul(total, extent)
-        self.total = given(context.host_value(total))
-
-    @contextmanager
-    def each(self, *, lets: bool = False, teams: int = 1) -> Generator[None]:
-        """The loop over them, or over those of one team."""
-        first, step = BLOCK, BLOCKS
-        if teams > 1:
-            first, step = plus(BLOCK, times("team", BLOCKS)), times(teams, BLOCKS)
-        with self.context.writer.loop(self.name, first, self.total, "rolled", step):
-            self.decode(lets=lets)
-            yield
-
-    def first(self) -> None:
-        """Declare the variables of the first one."""
-        self.context.writer.add(Let("int", (self.name,), (BLOCK,)))
-        self.decode(lets=True)
-
-    def decode(self, *, lets: bool) -> None:
-        """Declare the variables of the grid's loops."""
-        w, scalar, names = self.context.writer, self.context.scalar, self.context.names
-        extents = (self.context.host_value(e) for e in self.extents[:-1])
-        digits = mixed_radix(self.name, extents)
-        for place, (loop, value) in enumerate(zip(self.grid, digits, strict=True)):
-            if place == 0:
-                value = clamped(value, loop, self.context)
-            if loop.descending and self.context.block.cluster == 1:
-                value = from_the_end(value, loop, self.context)
-            value = moved(value, scalar.number(loop.min))
-            w.add(Let("int", (names.get(loop.name),), (value,)))
-        for let in self.lets if lets else ():
-            kind = c_type(let.value.type)
-            w.add(Let(kind, (names.get(let.name),), (scalar.legal(let.value),)))
-
-    def differing(self, stmts: Sequence[Stmt]) -> Expr | None:
-        """Whether what statements do is not what they do in other turns: where there are several
-        blocks along the loops of the grid that they mention. None where they mention all of these,
-        or what is bound around the ring.
-        """
-        mentioned = {e.name for s in stmts for e in walk_all_exprs(s) if isinstance(e, Var)}
-        pairs = zip(self.grid, self.extents, strict=True)
-        extents = [extent for loop, extent in pairs if loop.name in mentioned]
-        if len(extents) in (0, len(self.grid)) or any(x.name in mentioned for x in self.lets):
-            return None
-        return greater(given(self.context.host_value(reduce(mul, extents))), 1)
 
 
 class LastingRing(AheadRing):
@@ -145,14 +78,14 @@ class LastingRing(AheadRing):
     def open(self, repeated: Repeated) -> None:
         """The barriers, what all turns have in common, and the group that feeds the slots."""
         c, w = self.context, self.context.writer
-        self.boxes = self._boxes()
-        self.early = self.boxes is not None
-        if self.boxes and self.context.block.cluster == self.context.block.teams == 1:
-            found = find_turn_tiles(repeated.way, self.loop, self.emitter)
+        self.feed.boxes = self._boxes()
+        self.feed.early = self.feed.boxes is not None
+        if self.feed.boxes and self.context.block.cluster == self.context.block.teams == 1:
+            found = find_turn_tiles(repeated.way, self.work.loop, self.emitter)
             if found is not None:
                 self.tiles = replace(found, differ=self.turns.differing(found.stmts))
         self._share(alone=True)
-        if self.early and self._early_slots:
+        if self.feed.early and self._early_slots:
             note = "slots that are asked for before the block has met"
             w.add(State("int", (EARLY,), (number(0),), note))
         self._make()
@@ -183,9 +116,9 @@ class LastingRing(AheadRing):
     def take_part(self) -> None:
         """Declare a team's place in the ring."""
         c, w = self.context, self.context.writer
-        if self.sharing is not None:
+        if self.feed.sharing is not None:
             left = minus(plus(minus(self.turns.total, BLOCK), BLOCKS), 1)
-            extent = c.number(self.loop.extent)
+            extent = c.number(self.work.loop.extent)
             slots = times(quotient(left, BLOCKS), extent)
             w.add(Let("int", ("refilled",), (minus(slots, self.stages),)))
         if c.block.teams == 1:
@@ -195,7 +128,7 @@ class LastingRing(AheadRing):
             return
         team, member = quotient("group", c.block.warps), remainder("group", c.block.warps)
         w.add(Let("int", ("team", "member"), (team, member)))
-        w.add(Let("int", ("others",), (c.number(self.loop.extent),), "slots of a turn"))
+        w.add(Let("int", ("others",), (c.number(self.work.loop.extent),), "slots of a turn"))
         before = times("team", "others")
         w.add(State("int", ("slot",), (remainder(before, self.stages),)))
         w.add(State("int", ("round", "turns"), (quotient(before, self.stages), number(0))))
@@ -243,7 +176,7 @@ class LastingRing(AheadRing):
 
     def consume(self, groups: Unit) -> None:
         """The loop, for the other groups."""
-        reads, writes = self.emitter.touched(self.loop)
+        reads, writes = self.emitter.touched(self.work.loop)
         if groups.must_wait(reads, writes):
             groups.wait(self.context.writer)
         self._await_turn()
@@ -251,10 +184,10 @@ class LastingRing(AheadRing):
             self.tiles.pipeline.wait()
         self._consume(groups)
         if self.tiles:
-            left = at_least(self.low, self.stop) if self.tiles_read else None
+            left = at_least(self.work.low, self.work.stop) if self.tiles_read else None
             self.tiles.release(left)
             self.tiles.leave()
-        if self.boxes and not self.stores:
+        if self.feed.boxes and not self.stores:
             self._make_room()
 
     def _landed(self) -> None:
@@ -262,10 +195,10 @@ class LastingRing(AheadRing):
         self._tiles_read()
 
     def _tiles_read(self) -> None:
-        known = self.counts is None  # which iteration is the last one
-        if self.tiles and known and read_first(self.consumers, self.tiles.names):
+        known = self.work.counts is None  # which iteration is the last one
+        if self.tiles and known and read_first(self.work.consumers, self.tiles.names):
             self.tiles_read = True
-            self.tiles.release(equal(self.variable, minus(self.stop, 1)))
+            self.tiles.release(equal(self.work.variable, minus(self.work.stop, 1)))
 
     def _make_room(self) -> None:
         """Shared memory for results, as far as there is any."""
@@ -273,7 +206,7 @@ class LastingRing(AheadRing):
         warps = c.block.consumers // 32
         for room in (STAGING_BYTES, STAGING_BYTES // 2):
             if c.shared.left() >= warps * room:
-                offset = c.shared.allocate(warps * room, "results", c.layouts.alignment)
+                offset = c.shared.allocate(warps * room, "results", c.shared.layouts.alignment)
                 c.shared.staging = Staging(offset, warps * room, own=True)
                 return
 
@@ -286,9 +219,9 @@ class LastingRing(AheadRing):
             if not self._early_slots:
                 return
             with w.loop(EARLY, None, number(self._early_slots), "rolled"):
-                at = (plus(self.low, EARLY), number(EARLY))
-                w.add(Let("int", (self.variable, "slot"), at))
-                with w.when(at_least(self.variable, self.stop)):
+                at = (plus(self.work.low, EARLY), number(EARLY))
+                w.add(Let("int", (self.work.variable, "slot"), at))
+                with w.when(at_least(self.work.variable, self.work.stop)):
                     w.add(Leave("loop"))
                 self._ask(early=True)
 

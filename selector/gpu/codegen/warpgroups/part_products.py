@@ -275,7 +275,7 @@ class PartBands:
 
     def _filled(self, first: int, count: int) -> None:
         """What is written: so many pieces of each 16 bytes of depth."""
-        numbers = self.context.contents.numbers[self.pointer]
+        numbers = self.context.facts.numbers[self.pointer]
         numbers.reshape(self.blocks, -1, self.columns)[:, first : first + count] = True
 
     def _place(self, piece: Expr, column: str) -> View:

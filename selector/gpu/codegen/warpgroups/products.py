@@ -213,7 +213,7 @@ class GroupEmitter:
         return Held(tuple(found))
 
     def _matrix(self, s: Accumulate, o: Access, row: int, depth: int, rows: int) -> Matrix:
-        panels = self.context.layouts.panels[o.buffer]
+        panels = self.context.shared.layouts.panels[o.buffer]
         along = o.depth_stride.constant == 1 and o.row_stride.constant == panels.pitch
         across = o.row_stride.constant == 1 and o.depth_stride.constant == panels.pitch
         at = o.base + o.row_stride * row + o.depth_stride * depth
@@ -249,11 +249,11 @@ class GroupEmitter:
 
     def _depth(self, b: Matrix) -> int:
         """What two B's of one depth have in common."""
-        row, column = self.context.layouts.panels[b.buffer].element(b.offset)
+        row, column = self.context.shared.layouts.panels[b.buffer].element(b.offset)
         return column if b.along else row
 
     def _continues(self, last: Product, p: Product) -> bool:
-        panels = self.context.layouts.panels[p.b.buffer]
+        panels = self.context.shared.layouts.panels[p.b.buffer]
         row, column = panels.element(last.b.offset)
         inside = column % panels.width
         if not p.b.along and inside and inside + last.n + p.n > panels.width:
@@ -275,7 +275,7 @@ class GroupEmitter:
             c = self.context
             behind = c.number(m.symbolic.to_expr()) if m.symbolic.terms else None
             view = replace(c.storages[m.buffer].view, at=behind)
-            steps = steps_of(c.layouts.panels[m.buffer].layout, across=not m.along)
+            steps = steps_of(c.shared.layouts.panels[m.buffer].layout, across=not m.along)
             c.writer.add(Descriptor(name, view, *steps, self.version))
             known[key] = name
         return known[key]

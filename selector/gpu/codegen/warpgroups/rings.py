@@ -4,11 +4,6 @@ Every slot has two barriers. The producing group waits until all others have rel
 fills it (``feeding``); a group waits for that, issues its instructions, and releases the slot of
 the iteration before, whose instructions are then complete. The producing group costs no registers:
 it makes three warps of two on each of the four schedulers, as one warp more would.
-
-Multistage kernels have no such group (``SelfFedRing``): the groups that multiply fill the slots
-themselves, all of them before the loop, and each again when the instructions that read it are
-complete and every group has said so. One thread asks the copy engine; where the arrays of a call
-have no tensor maps, all threads copy.
 """
 
 from __future__ import annotations
@@ -17,10 +12,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from selector.diagnostics import ScheduleError, Where
-from selector.gpu.codegen.pipelines.pipeline import Pipeline
 from selector.gpu.codegen.shared_memory import Staging
 from selector.gpu.codegen.units import Unit, consumer_unit, group_unit
-from selector.gpu.codegen.warpgroups.boxes import READY
 from selector.gpu.codegen.warpgroups.clusters import Sharing
 from selector.gpu.codegen.warpgroups.feeding import FedRing
 from selector.gpu.codegen.warpgroups.iterations import (
@@ -36,10 +29,7 @@ from selector.gpu.ir.expressions import (
     both,
     equal,
     flag,
-    greater,
-    less,
     minus,
-    negated,
     number,
     plus,
     times,
@@ -65,12 +55,12 @@ class GroupRing(FedRing):
         self._refuse(in_warp=in_warp)
         self.plan()
         groups = consumer_unit(self.context.block.consumers)
-        alone = self.loop is self.emitter.pipelines.last  # what follows is for the groups
+        alone = self.work.loop is self.emitter.pipelines.last  # what follows is for the groups
         with self.context.writer.block():  # another ring may follow
-            self.boxes = self._boxes()
+            self.feed.boxes = self._boxes()
             self._write(unit, groups, alone=alone)
             unit.join(groups)
-            if alone and self.boxes:
+            if alone and self.feed.boxes:
                 self._leave_room()
             if self.emitter.pipelines.depth:
                 self._end(unit)
@@ -82,29 +72,29 @@ class GroupRing(FedRing):
                 "operands of wgmma are staged inside a warpgroup",
                 "all groups of a block share what is staged ahead",
                 "compute_at a loop outside of the gpu_thread loops",
-                Where(func=self.staged[0].name),
+                Where(func=self.work.staged[0].name),
             )
 
     def _write(self, unit: Unit, groups: Unit, *, alone: bool) -> None:
         """Barriers, who feeds, and what the ``groups`` do."""
         w, c = self.context.writer, self.context
         self._share(alone=alone)
-        names = {a.name for a in self.staged}
+        names = self.work.names
         early = self._early_slots and not names & (unit.read | unit.written)
-        self.early = self.boxes is not None and bool(early)
+        self.feed.early = self.feed.boxes is not None and bool(early)
         self._make()
         if c.block.cluster == 1 or unit.written or unit.copying or unit.panels:
             unit.wait(w)  # for the barriers, and what the loop reads besides its copies
         if c.block.cluster > 1:
             w.add(Sync("cluster"))
-        self.few = alone and shares(self._held(), c.block.warps) is not None
+        self.feed.few = alone and shares(self._held(), c.block.warps) is not None
         with w.when(equal("group", c.block.warps)):
             self._feed()
             if alone:
                 w.add(FEED_ENDS)
         with w.otherwise():
-            if self.sharing is not None:
-                refilled = minus(c.number(self.loop.extent), self.stages)
+            if self.feed.sharing is not None:
+                refilled = minus(c.number(self.work.loop.extent), self.stages)
                 w.add(Let("int", ("refilled",), (refilled,)))
             self._consume(groups)
         self.emitter.pipelines.in_consumers = alone
@@ -117,11 +107,11 @@ class GroupRing(FedRing):
         if not alone or self.emitter.pipelines.depth:
             raise ScheduleError(
                 f"the blocks of `{c.name}` cannot form clusters",
-                f"the loop `{self.loop.name}` stages operands ahead, and is not the last thing "
-                "that all threads of a block do",
+                f"the loop `{self.work.loop.name}` stages operands ahead, and is not the last "
+                "thing that all threads of a block do",
                 "drop cluster(...), or compute the result at the innermost block loop",
             )
-        self.sharing = Sharing(self.boxes or [], self.loop, c)
+        self.feed.sharing = Sharing(self.feed.boxes or [], self.work.loop, c)
 
     def _held(self) -> int:
         """Registers of a thread that multiplies, for accumulators and kept operands."""
@@ -134,9 +124,9 @@ class GroupRing(FedRing):
 
     def _leave_room(self) -> None:
         """The slots' memory is free for what the groups store."""
-        starts = {a.name: self.emitter.placement.offset(a.name) for a in self.staged}
+        starts = {a.name: self.emitter.placement.offset(a.name) for a in self.work.staged}
         end = start = min(starts.values())
-        for a in sorted(self.staged, key=lambda a: starts[a.name]):
+        for a in sorted(self.work.staged, key=lambda a: starts[a.name]):
             if starts[a.name] == end:
                 end += self.emitter.placement.slot_elements(a) * a.type.bytes * a.stages
         self.context.shared.staging = Staging(start, end - start)
@@ -154,7 +144,7 @@ class GroupRing(FedRing):
 
     def _begin_early(self) -> None:
         self.pipeline.announce()
-        if self.early:
+        if self.feed.early:
             self._ask_early()
 
     def _end(self, unit: Unit) -> None:
@@ -164,14 +154,15 @@ class GroupRing(FedRing):
 
     def _releases(self) -> Expr:
         """Arrivals that free a slot: one of each group."""
-        return number(self.context.block.warps) if self.sharing is None else self.sharing.releases()
+        sharing = self.feed.sharing
+        return number(self.context.block.warps) if sharing is None else sharing.releases()
 
     def _release(self, free: Expr | None = None, used: Expr | None = None) -> None:
         """A group does not need a slot any more, if it has ``used`` it."""
-        if self.sharing is not None:
+        if self.feed.sharing is not None:
             count = plus(times("round", self.stages), "slot")
             last = count if used is None else minus(count, 1)
-            self.sharing.release(self.pipeline, free, used, last)
+            self.feed.sharing.release(self.pipeline, free, used, last)
             return
         with self.context.writer.when(both(used, FIRST_OF_GROUP)):
             self.pipeline.release(free=free)
@@ -189,7 +180,7 @@ class GroupRing(FedRing):
 
     def _release_when_read(self) -> None:
         """All threads of a group are through before one of them says so for all."""
-        if read_by_threads(self.consumers, {a.name for a in self.staged}):
+        if read_by_threads(self.work.consumers, self.work.names):
             self.context.writer.add(group_unit().barrier)
         self._release()
 
@@ -198,7 +189,7 @@ class GroupRing(FedRing):
         names = self._in_flight()
         later = bool(names)
         trailing = self._trailing() if not names and self.stages > 1 else []
-        if any(holds_tensor(x) for x in self.consumers) and self.emitter.fill_bands(groups):
+        if any(holds_tensor(x) for x in self.work.consumers) and self.emitter.fill_bands(groups):
             groups.wait(w)
         if not self.lasting:
             self.pipeline.begin()
@@ -212,7 +203,7 @@ class GroupRing(FedRing):
             else:
                 self._acquire()
             self._point("slot")
-            self.emitter.begin_again(self.consumers, groups)
+            self.emitter.begin_again(self.work.consumers, groups)
             self._use(groups, trailing, deferred=later)
             if later:
                 self._release_last()
@@ -231,7 +222,7 @@ class GroupRing(FedRing):
     @contextmanager
     def _iterations(self, *, stores: bool) -> Generator[None]:
         """The loop of the groups, which may have room for what an iteration ``stores``."""
-        self.stores = stores and self.boxes is not None and self._room_for_results()
+        self.stores = stores and self.feed.boxes is not None and self._room_for_results()
         before = dict(self.emitter.tiles.regions.known)
         self._prepare_fills(set())
         with self._turns():
@@ -244,12 +235,12 @@ class GroupRing(FedRing):
         """The accumulators, where the instructions of an iteration need not be complete before
         those of the next one are issued.
         """
-        names = only_accumulates(self.consumers)
+        names = only_accumulates(self.work.consumers)
         return names if self.stages > 1 and not self._halves(names) else None
 
     def _trailing(self) -> list[str]:
         """Those whose last products of an iteration run on into the next one."""
-        names = trailing_accumulators(self.consumers)
+        names = trailing_accumulators(self.work.consumers)
         return [] if self._halves(names) else names
 
     def _halves(self, names: list[str] | None) -> bool:
@@ -263,8 +254,8 @@ class GroupRing(FedRing):
         """Load what all iterations fill accumulators with, a bias say, once, as far as it mentions
         nothing ``varying``.
         """
-        stores = [s for x in self.consumers for s in walk_stmt(x) if isinstance(s, Store)]
-        inside = {s.name for s in walk_stmt(self.loop) if isinstance(s, For | LetStmt)}
+        stores = [s for x in self.work.consumers for s in walk_stmt(x) if isinstance(s, Store)]
+        inside = {s.name for s in walk_stmt(self.work.loop) if isinstance(s, For | LetStmt)}
         for s in stores:
             if self.emitter.is_argument_fill(s) and not (inside | varying) & free_vars(s.value):
                 self.emitter.tiles.regions.prepare_fill(s)
@@ -274,12 +265,12 @@ class GroupRing(FedRing):
 
     def _readers(self) -> int:
         """How many statements read the slots; 0 if that does not say when they are free."""
-        return slot_readers(self.consumers, {a.name for a in self.staged}, self.context.block.warps)
+        return slot_readers(self.work.consumers, self.work.names, self.context.block.warps)
 
     def _room_for_results(self) -> bool:
         """Shared memory for what an iteration stores; whether there is any."""
         c = self.context
-        stores = [s for x in self.consumers for s in walk_stmt(x) if isinstance(s, Store)]
+        stores = [s for x in self.work.consumers for s in walk_stmt(x) if isinstance(s, Store)]
         found = [self.emitter.tiles.regions.boxes(s) for s in stores if is_read_out(s)]
         boxes = [b for part in found for b in part]
         sizes = {b.bytes for b in boxes}
@@ -289,7 +280,7 @@ class GroupRing(FedRing):
         room = range(1, c.shared.left() // one + 1)
         slots = max((n for n in room if len(boxes) % n == 0), default=0)
         if slots:
-            offset = c.shared.allocate(slots * one, "results", c.layouts.alignment)
+            offset = c.shared.allocate(slots * one, "results", c.shared.layouts.alignment)
             c.shared.staging = Staging(offset, slots * one, own=True, evenly=True)
         return slots > 0
 
@@ -301,89 +292,9 @@ class GroupRing(FedRing):
         before = emitter.pipelines.in_consumers
         emitter.pipelines.depth += 1
         emitter.pipelines.in_consumers, emitter.groups.deferred = True, deferred
-        emitter.statements(self.consumers, groups, in_warp=False)
+        emitter.statements(self.work.consumers, groups, in_warp=False)
         emitter.pipelines.in_consumers, emitter.groups.deferred = before, False
         emitter.groups.trailing = []
         emitter.pipelines.depth -= 1
         if deferred:
             self.context.writer.add(Drain("matrix", 1))
-
-
-class SelfFedRing(GroupRing):
-    """One such loop."""
-
-    chunks_in_flight = 1  # beside the accumulators
-    leaves_out = False  # who multiplies fills slots ahead, whatever comes of them
-
-    def _write(self, unit: Unit, groups: Unit, *, alone: bool) -> None:
-        w = self.context.writer
-        self._make()
-        unit.wait(w)  # for the barriers, and what the first copies and the loop read
-        with w.loop("slot", number(0), number(self.stages)):
-            w.add(Let("int", (self.variable,), (plus(self.low, "slot"),)))
-            with w.when(less(self.variable, self.stop)):
-                self._fill(groups)
-        self._consume(groups)
-
-    def _refuse(self, *, in_warp: bool) -> None:
-        c = self.context
-        if in_warp or c.block.cluster > 1:
-            raise ScheduleError(
-                f"`{c.name}` cannot feed itself",
-                "operands are staged inside a warpgroup"
-                if in_warp
-                else "blocks of a cluster wait for each other in a group of their own",
-                "drop self_fed(...)",
-            )
-
-    def _make(self) -> None:
-        """One barrier a slot: full. That it is free is known after a barrier of the groups."""
-        self.pipeline = Pipeline(self.context, self.stages, self.how, free="")
-        super()._make()
-
-    def _first_feeder(self) -> Expr:
-        return equal(THREAD, 0)
-
-    def _feeders(self) -> Unit:
-        return consumer_unit(self.context.block.consumers)
-
-    def _fill(self, groups: Unit) -> None:
-        """``slot``, for the iteration that the loop's variable names."""
-        w = self.context.writer
-        if self.boxes:
-            with w.when(both(flag(READY), equal(THREAD, 0))):
-                self._ask()
-        with w.when(negated(flag(READY))) if self.boxes else w.block():
-            self._produce(self.producers, "slot", groups)
-            self._complete(groups)
-
-    def _consume(self, groups: Unit) -> None:
-        w = self.context.writer
-        names = self._in_flight()
-        if self.emitter.fill_bands(groups):
-            groups.wait(w)
-        self.pipeline.begin()
-        if names:
-            self.emitter.groups.hold(names)  # ptxas: nothing else may define them in the loop
-        with self.emitter.loop_head(self.loop):
-            self._acquire()
-            self._point("slot")
-            self.emitter.begin_again(self.consumers, groups)
-            self._use(groups, [], deferred=bool(names))
-            self._fill_again(groups, late=bool(names))
-            self.pipeline.advance()
-        if names:
-            self.emitter.groups.finish(names)
-
-    def _fill_again(self, groups: Unit, *, late: bool) -> None:
-        """The slot whose instructions are complete: this one, or (``late``) the last one."""
-        w, c = self.context.writer, self.context
-        ahead = self.stages - 1 if late else self.stages
-        w.add(groups.barrier)
-        later, left = c.names.fresh("later"), c.names.fresh("left")
-        w.add(Let("int", (later,), (plus(self.variable, ahead),)))
-        w.add(Let("int", (left,), (self._before() if late else number("slot"),)))
-        started = greater(self.variable, self.low) if late else None
-        with w.when(both(started, less(later, self.stop))):
-            w.add(Let("int", (self.variable, "slot"), (number(later), number(left))))
-            self._fill(groups)

@@ -18,10 +18,11 @@ from selector.diagnostics import ScheduleError, Where
 from selector.gpu.codegen.emitter import Emitter
 from selector.gpu.codegen.units import Unit, named_sync
 from selector.gpu.codegen.warpgroups.iterations import only_accumulates, read_by_threads
-from selector.gpu.codegen.warpgroups.lasting import LastingRing, Turns
+from selector.gpu.codegen.warpgroups.lasting import LastingRing
 from selector.gpu.codegen.warpgroups.products import is_zero_fill
 from selector.gpu.codegen.warpgroups.tensor_sums import BEFORE, MEMORY, TILE, TensorEmitter, sums_of
 from selector.gpu.codegen.warpgroups.turn_tiles import Repeated
+from selector.gpu.codegen.warpgroups.turns import Turns
 from selector.gpu.ir.expressions import (
     FIRST_LANE,
     THREAD,
@@ -47,9 +48,7 @@ FEEDERS = 3  # warps of the group of which the last one asks for products
 
 
 class TensorRing(LastingRing):
-    """The ring of such a kernel. ``inside``: every iteration has sums of its own, which it also
-    takes out; else all iterations add to one run's.
-    """
+    """The ring of such a kernel."""
 
     leaves_out = False  # who takes sums out waits for those of all iterations
 
@@ -60,21 +59,27 @@ class TensorRing(LastingRing):
         c = self.context
         self.sums = TensorEmitter(c, emitter.tiles.regions.fill)
         emitter.groups = self.sums
-        self.runs = sums_of(self.consumers, c)
-        self.inside = only_accumulates(self.consumers) is None
+        self.runs = sums_of(self.work.consumers, c)
         self.sums.fresh = self._zeroed()
         self._check()
-        self.address = c.shared.allocate(16, "the address of tensor memory")
+        self.sums.address = c.shared.allocate(16, "the address of tensor memory")
+
+    @property
+    def inside(self) -> bool:
+        """Whether every iteration has sums of its own, which it also takes out; else all iterations
+        add to one run's.
+        """
+        return only_accumulates(self.work.consumers) is None
 
     def _split(self) -> None:
         """One thread asks for products: nothing of an iteration is ahead."""
 
     def _check(self) -> None:
         c = self.context
-        names = {a.name for a in self.staged}
+        names = self.work.names
         every = all(prod(n for _, n in run.loops) == c.block.warps for run in self.runs)
         why = ""
-        if read_by_threads(self.consumers, names):
+        if read_by_threads(self.work.consumers, names):
             why = "threads read what is staged, which is free when products have read it"
         elif not self.runs or not every or (len(self.runs) > 1 and not self.inside):
             why = "not all groups have a part of every product"
@@ -83,14 +88,14 @@ class TensorRing(LastingRing):
                 f"`{c.name}` cannot have its accumulators in tensor memory",
                 why,
                 "place them in MemoryType.WMMAAccumulator, or compile for sm_90a",
-                Where(func=self.staged[0].name),
+                Where(func=self.work.staged[0].name),
             )
 
     def _zeroed(self) -> frozenset[str]:
         """Accumulators that nothing but zeros is in when a run's sums are taken out."""
         names = [s.accumulator for run in self.runs for s in run.statements[:1]]
         body = self.emitter.kernel.body
-        own = {s.name for x in self.consumers for s in walk_stmt(x) if isinstance(s, Allocate)}
+        own = {s.name for x in self.work.consumers for s in walk_stmt(x) if isinstance(s, Allocate)}
         filled = {
             s.buffer
             for s in walk_stmt(body)
@@ -107,7 +112,7 @@ class TensorRing(LastingRing):
         arrivals = number(1), number(4 * c.block.warps)
         self.sums.pipeline.make(self._first_feeder(), *arrivals, "barriers of tensor memory")
         with w.when(self._asking()):
-            w.add(TensorAlloc(self.address, self.sums.columns.allocated))
+            w.add(TensorAlloc(self.sums.address, self.sums.columns.allocated))
             w.add(Fence("tensor_before"))
         super()._make()
 
@@ -131,7 +136,7 @@ class TensorRing(LastingRing):
         """Where it is, for those who have met the warp that has allocated it."""
         w = self.context.writer
         w.add(Fence("tensor_after"))
-        w.add(TensorMemory(MEMORY, self.address, self.sums.columns.allocated))
+        w.add(TensorMemory(MEMORY, self.sums.address, self.sums.columns.allocated))
 
     def _feed(self) -> None:
         w = self.context.writer
@@ -156,7 +161,7 @@ class TensorRing(LastingRing):
         if not self.inside:
             self._begin_sums()
             w.add(State("int", (MORE,), (number(0),)))
-        with self.emitter.loop_head(self.loop):
+        with self.emitter.loop_head(self.work.loop):
             self.pipeline.wait()
             w.add(Fence("tensor_after"))
             self._point("slot")
@@ -202,21 +207,21 @@ class TensorRing(LastingRing):
 
     def consume(self, groups: Unit) -> None:
         """Instead of the loop: take out its sums, or those of each iteration."""
-        reads, writes = self.emitter.touched(self.loop)
+        reads, writes = self.emitter.touched(self.work.loop)
         if groups.must_wait(reads, writes):
             groups.wait(self.context.writer)
         if self.inside:
             self._take_out(groups)
         else:
             (run,) = self.runs
-            self.sums.load(list(run.statements), less(self.low, self.stop))
-        if self.boxes and not self.stores:
+            self.sums.load(list(run.statements), less(self.work.low, self.work.stop))
+        if self.feed.boxes and not self.stores:
             self._make_room()
 
     def _take_out(self, groups: Unit) -> None:
         """What every iteration does besides its products."""
         with self._iterations(stores=True):
-            self.emitter.begin_again(self.consumers, groups)
+            self.emitter.begin_again(self.work.consumers, groups)
             self._use(groups, [], deferred=False)
         if self.sums.loaded != [run.statements for run in self.runs]:
             raise ScheduleError(

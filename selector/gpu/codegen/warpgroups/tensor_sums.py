@@ -122,6 +122,7 @@ class TensorEmitter(GroupEmitter):
         )
         self.loaded: list[tuple[Accumulate, ...]] = []  # runs, in the order of the text
         self.fresh: frozenset[str] = frozenset()  # accumulators whose registers hold zeros then
+        self.address = 0  # in shared memory, of what the address of tensor memory is written to
 
     # ------------------------------------------------------------------ products
 

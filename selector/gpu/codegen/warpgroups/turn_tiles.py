@@ -121,7 +121,7 @@ def find_turn_tiles(way: Way, ring: For, emitter: Emitter) -> TurnTiles | None:
         a = allocated.get(name)
         others = (x for x in (*way.before, *way.after) if x is not s)
         used = any(name in loaded_names(x) | stored_names(x) for x in others)
-        panels = name in emitter.context.layouts.panels
+        panels = name in emitter.context.shared.layouts.panels
         if a is None or more or used or not panels or name not in loaded_names(ring):
             continue
         emitter.placement.place(a, block_unit(emitter.context.block.threads), in_warp=False)

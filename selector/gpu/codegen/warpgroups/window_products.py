@@ -143,7 +143,7 @@ class WindowEmitter:
     def _ordered(self, every: list[WindowProduct]) -> list[WindowProduct]:
         numbers: dict[tuple[object, ...], int] = {}
         sharing = [p for p in every if p.entry.columns not in self.apart]
-        found = paired(sharing, self.context.layouts.windows)
+        found = paired(sharing, self.context.shared.layouts.windows)
         found += [p for p in every if p.entry.columns in self.apart]
         for p in found:
             numbers.setdefault((p.accumulator, p.buffer, p.symbolic), len(numbers))
@@ -194,7 +194,7 @@ class WindowEmitter:
             )
         start, size = base.offset, a.type.bytes
         symbolic = (base - start) * size
-        rows = self.context.layouts.windows[a.buffer]
+        rows = self.context.shared.layouts.windows[a.buffer]
         for values in product(*(range(low, low + extent) for _, low, extent in n.loops)):
             at = start + sum(v * (c or 0) for v, c in zip(values, steps, strict=True))
             entry = Entry(b, tuple(values[i] for i in places))
@@ -215,7 +215,7 @@ class WindowEmitter:
 
     def _check(self, s: Accumulate, a: Access) -> None:
         """Windows 16 bytes apart that start at multiples of 16 bytes, and end inside their rows."""
-        rows = self.context.layouts.windows[a.buffer]
+        rows = self.context.shared.layouts.windows[a.buffer]
         per = BLOCK_BYTES // a.type.bytes * rows.step
         fits = s.n % COLUMNS == 0 or s.instruction.apart > 0
         plain = a.predicate is None and a.depth_stride.constant == 1 and fits

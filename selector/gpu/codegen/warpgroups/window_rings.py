@@ -63,11 +63,11 @@ class WindowRing(AheadRing):
     def _only_copy(self) -> Copy | None:
         """The one producer, where it is rows that the copy engine takes, one pitch apart."""
         c = self.context
-        one = len(self.staged) == len(self.producers) == 1 and self.counts is None
+        one = len(self.work.staged) == len(self.work.producers) == 1 and self.work.counts is None
         if not one or not self._readers():
             return None
-        windows = c.layouts.windows.get(self.staged[0].name)
-        copy = copy_of(self.producers[0], c)
+        windows = c.shared.layouts.windows.get(self.work.staged[0].name)
+        copy = copy_of(self.work.producers[0], c)
         if windows is None or copy is None or len(copy.rows) != 1:
             return None
         plain = Affine.of(copy.x.var) + Affine.of(copy.rows[0].var) * windows.pitch
@@ -82,8 +82,8 @@ class WindowRing(AheadRing):
         products = self.emitter.windows.run(run) if run else []
         if not products or len({p.symbolic for p in products}) != 1:
             return None
-        staged = self.staged[0]
-        row_bytes = self.context.layouts.windows[staged.name].pitch * staged.type.bytes
+        staged = self.work.staged[0]
+        row_bytes = self.context.shared.layouts.windows[staged.name].pitch * staged.type.bytes
         first = products[0].symbolic.divided_by(row_bytes * rows)
         low = min(p.offset for p in products)
         if first is None or low < 0:
@@ -109,12 +109,12 @@ class WindowRing(AheadRing):
 
     def _run(self) -> tuple[tuple[Stmt, ...], list[tuple[str, int]]]:
         """The statements that read a slot, if they are one run, and the thread loops around."""
-        region = self.consumers[0]
+        region = self.work.consumers[0]
         assert isinstance(region, For)
         loops, body = peel_threads(region)
         while isinstance(body, Allocate | LetStmt):
             body = body.body
-        name = self.staged[0].name
+        name = self.work.staged[0].name
         stmts = sequence(body)
         reading = [i for i, x in enumerate(stmts) if name in loaded_names(x)]
         if not reading or reading[-1] - reading[0] + 1 != len(reading):
@@ -143,7 +143,7 @@ class WindowRing(AheadRing):
         w, p = self.context.writer, self.pieces
         self.pipeline.begin()
         feeder, count = masked(shifted(THREAD, 5), FEEDERS - 1), number(p.count)
-        with self.emitter.loop_head(self.loop):
+        with self.emitter.loop_head(self.work.loop):
             self._point("slot")
             with w.loop("piece", feeder, count, "rolled", number(FEEDERS)):
                 place = times(BARRIER_BYTES, plus(times("slot", count), "piece"))

@@ -33,6 +33,20 @@ bool add_terms(const Expr &e, bool minus, std::vector<Factors> &found) {
     return true;
 }
 
+// Whether an expression is the sum of several products, or a product of sums.
+bool terms_of(const Expr &e, const Function &sum, std::vector<Factors> &found) {
+    if (add_terms(e, false, found) && found.size() > 1) {
+        return true;
+    }
+    found.clear();
+    for (const auto &[product, sign] : products_in(e, sum.update(0).schedule().rvars())) {
+        if (!add_terms(product, sign < 0, found)) {
+            return false;
+        }
+    }
+    return found.size() > 1;
+}
+
 bool are_among(const std::vector<std::string> &some, const std::vector<std::string> &all) {
     return std::all_of(some.begin(), some.end(), [&](const std::string &name) {
         return std::find(all.begin(), all.end(), name) != all.end();
@@ -136,7 +150,7 @@ std::vector<Func> together(Function sum, const Functions &readers, const std::st
     const Add *add = value.as<Add>();
     const Call *self = add ? add->a.as<Call>() : nullptr;
     std::vector<Factors> terms;
-    if (!self || self->name != sum.name() || !add_terms(add->b, false, terms) || terms.size() < 2) {
+    if (!self || self->name != sum.name() || !terms_of(add->b, sum, terms)) {
         return {};
     }
     std::vector<std::string> rows = own_of(sum, terms[0].a), columns = own_of(sum, terms[0].b);

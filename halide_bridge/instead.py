@@ -319,8 +319,8 @@ def together(sum_: Func, *readers: Func) -> tuple[Func, ...]:
     first factor is ``a`` and then ``-c``, the second ``b`` and then ``d``. Returns the sum and both
     factors, to be scheduled. Of windows whose pixels lie one after the other, from the last one on
     or not, only the taps are put so: ``f[x] += f32(a[x + t]) * f32(b[t]) + f32(a[x + 7 - t]) *
-    f32(b[t])`` over 4 taps has a window of 8, and the sum and the taps are returned. Sums of floats
-    are taken in another order.
+    f32(b[t])`` over 4 taps has a window of 8, also as ``(f32(a[x + t]) + f32(a[x + 7 - t])) *
+    f32(b[t])``, and the sum and the taps are returned. Sums of floats are taken in another order.
 
     ``ScheduleError`` for a sum of other terms, or of one product.
     """

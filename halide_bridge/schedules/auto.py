@@ -176,7 +176,7 @@ def _planned(trials: Trials, sizes: Sizes | None, some: bool) -> tuple[Plan, str
     sums = partial(set_sums_apart, known=known)
     products = partial(set_products, known=known)
     words = (
-        partial(step, known=known) for step in (set_expanded, set_windows_together, set_terms_apart)
+        partial(step, known=known) for step in (set_windows_together, set_expanded, set_terms_apart)
     )
     first = (*words, sums, set_narrow, products, set_divided, set_counted, set_around, set_down)
     program, lines = rewritten(outputs, program, (*first, halves, zero_points, one, apart))

@@ -16,27 +16,20 @@ from halide_bridge.schedules.recognise.terms import (
     adds_several,
     around_edges,
     counts_down,
+    is_of_windows,
     multiplies_sums,
 )
 from halide_bridge.schedules.sizes import Guess
 
 MANY = 1 << 26  # multiply-adds, which take CUDA cores about 10 microseconds
-
-
-def set_expanded(program: Program, known: Guess) -> list[str]:
-    """Have sums of products of sums add products."""
-    lines: list[str] = []
-    for member in (m for m in program if multiplies_sums(m, program)):
-        if is_worth_two(member, known) and native().expanded(member.handle):
-            lines.append(f'hb.expanded(f["{member.label}"])')
-    return lines
+SOME = 1 << 24  # of a window that goes to a tensor unit as one
 
 
 def set_windows_together(program: Program, known: Guess) -> list[str]:
-    """Have several windows that lie one after the other be one."""
+    """Have several windows that lie one after the other, or a sum of such pixels, be one window."""
     lines: list[str] = []
     for member in (m for m in program if m.name not in program.outputs):
-        if adds_several(member, program) and is_worth_two(member, known):
+        if is_of_windows(member, program) and is_worth(SOME, member, known):
             funcs = (member, *program.readers(member))
             name = f"{plain(member.name)}_together"
             if native().together(member.handle, [f.handle for f in funcs[1:]], name):
@@ -45,11 +38,20 @@ def set_windows_together(program: Program, known: Guess) -> list[str]:
     return lines
 
 
+def set_expanded(program: Program, known: Guess) -> list[str]:
+    """Have sums of products of sums add products."""
+    lines: list[str] = []
+    for member in (m for m in program if multiplies_sums(m, program)):
+        if is_worth(MANY, member, known) and native().expanded(member.handle):
+            lines.append(f'hb.expanded(f["{member.label}"])')
+    return lines
+
+
 def set_terms_apart(program: Program, known: Guess) -> list[str]:
     """Have each of several products that are not one be a sum of its own."""
     lines: list[str] = []
     for member in (m for m in program if adds_several(m, program)):
-        if is_worth_two(member, known):
+        if is_worth(MANY, member, known):
             lines += sums_apart(member, program, each=True)
     return lines
 
@@ -76,8 +78,8 @@ def set_around(program: Program) -> list[str]:
     return lines
 
 
-def is_worth_two(member: Member, known: Guess) -> bool:
-    """Whether two products take a tensor unit less than CUDA cores take for one of sums."""
+def is_worth(least: int, member: Member, known: Guess) -> bool:
+    """Whether a sum has so many multiply-adds, and fills tiles of a tensor unit."""
     extents = [known.extent(member, d) for d in range(len(member.args))]
     depth = prod(known.value(r.extent) for r in member.stages[1].reduced)
-    return depth * prod(extents) >= MANY and any(fills(extents[0], m, depth) for m in extents[1:])
+    return depth * prod(extents) >= least and any(fills(extents[0], m, depth) for m in extents[1:])

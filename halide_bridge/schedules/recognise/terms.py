@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from halide_bridge.schedules.recognise.divided import factors_of, multiplies_two, only_term
-from halide_bridge.schedules.recognise.products import factors, may_be_multiplied
+from halide_bridge.schedules.recognise.products import (
+    factors,
+    may_be_multiplied,
+    product_variables,
+)
 from halide_bridge.schedules.recognise.program import Member, Program, Reduced, accesses
 from halide_bridge.schedules.recognise.together import products_of
 from halide_bridge.schedules.recognise.windows import BACKWARDS, window_of
@@ -36,6 +40,14 @@ def adds_several(member: Member, program: Program) -> bool:
     return len(terms) > 1 and all(
         multiplies_two([*factors_of(e)], member.stages[1], member, program) for e in terms
     )
+
+
+def is_of_windows(member: Member, program: Program) -> bool:
+    """Whether it adds several products, or products of sums, whose factors are not of matrices."""
+    pair = factors(member)
+    if pair is None:
+        return adds_several(member, program)
+    return product_variables(pair, member) is None and multiplies_sums(member, program)
 
 
 def counts_down(member: Member, program: Program) -> list[int]:

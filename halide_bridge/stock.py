@@ -66,6 +66,14 @@ def is_input(value: object) -> TypeGuard[Named]:
     return isinstance(value, _hl.ImageParam | _hl.Param)
 
 
+def deserialized(data: bytes) -> Any:
+    """A Pipeline of what Halide has serialized; data that are damaged may end the process."""
+    found = _hl.deserialize_pipeline(data)
+    if not found.defined():
+        raise HalideError("the pipeline is empty")
+    return found
+
+
 def serialized(outputs: Sequence[Any], pipeline: Any = None) -> bytes:
     """All that is defined and scheduled of some outputs, and what a ``pipeline`` requires of them,
     if that is one. Names count. ``HalideError`` for what Halide cannot write.

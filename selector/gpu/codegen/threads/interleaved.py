@@ -13,6 +13,7 @@ threads store neighbours.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
@@ -52,16 +53,18 @@ def emit_interleaved(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
     dense = Compare(CompareOp.EQ, found.stride, IntImm(count))
     given = (dense, *(e for e in last.given if e != dense))
     pixel, per = _at_once(found, context)
-    flags = context.aligned_flag(last.lane.buffer, pixel, frozenset({stride}))
+    aligned = context.aligned_flag(last.lane.buffer, pixel, frozenset({stride}))
+    flags = all_of((aligned, *map(context.scalar.legal, given)))
     condition = condition_of(last.needs, (), context)
-    with w.when(all_of((flags, *map(context.scalar.legal, given))) or flags):
-        with w.block() if condition is None else w.when(condition):
-            _store(found, pixel, per, context)
+    assert flags is not None
+    with w.when(all_of((flags, condition)) or flags):
+        _store(found, pixel, per, context)
+    with w.otherwise(), ExitStack() as unaligned:
         if condition is not None:
-            with w.otherwise():
+            with w.when(flags):
                 for s in found.stores:
                     code.each(s, vector_digits(last.needs.lanes, s.index), "rolled")
-    with w.otherwise():
+            unaligned.enter_context(w.otherwise())
         for s in found.stores:
             deal_out(s, found.thread, code)
     return True

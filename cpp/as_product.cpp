@@ -15,16 +15,12 @@ struct Pair {
     Expr a, b;
 };
 
-bool fits(const ConstantInterval &all, const Halide::Type &t) {
-    return all.is_bounded() && t.can_represent(all.min) && t.can_represent(all.max);
-}
-
-// An integer in another type; undefined where it would be another number.
-Expr kept(const Halide::Type &t, const Expr &e) {
-    const Cast *cast = e.as<Cast>();
-    bool twice = cast && fits(constant_integer_bounds(cast->value), cast->type);
-    const Expr &inner = twice ? cast->value : e;
-    return fits(constant_integer_bounds(inner), t) ? Cast::make(t, inner) : Expr();
+// A product, also one that Halide has in fewer nodes; undefined for another expression.
+Expr product_of(const Expr &e) {
+    const Call *call = e.as<Call>();
+    bool wide = call && call->is_intrinsic(Call::widening_mul);
+    return wide ? Mul::make(Halide::cast(e.type(), call->args[0]), Halide::cast(e.type(), call->args[1])) :
+           e.as<Mul>() ? e : Expr();
 }
 
 // A product of integers that has room in the type of its factors.
@@ -117,7 +113,8 @@ public:
             return multiplied(mul);
         }
         if (const Cast *cast = e.as<Cast>()) {
-            return widened(e.type(), cast->value.as<Mul>());
+            Expr product = product_of(cast->value);
+            return widened(e.type(), product.defined() ? product.as<Mul>() : nullptr);
         }
         const auto *select = e.as<Halide::Internal::Select>();
         bool some = select && is_const_zero(select->false_value);

@@ -63,6 +63,23 @@ Halide::Func operand(Halide::Internal::Function sum, int factor,
 // under a condition or are taken in fewer bits; whether these are the same, else nothing changes.
 bool as_product(Halide::Internal::Function sum);
 
+// Has the only update of `sum` add products, each once, where it adds products of sums (expanded.cpp);
+// whether it did not, else nothing changes.
+bool expanded(Halide::Internal::Function sum);
+
+// The products that a term of a sum along some variables is the sum of, each with its sign.
+std::vector<std::pair<Halide::Expr, int>>
+products_in(const Halide::Expr &term, const std::vector<Halide::Internal::ReductionVariable> &along);
+
+// Has a variable that the only update of `sum` goes along count down; whether it has that.
+bool counted_down(Halide::Internal::Function sum, const std::string &variable);
+
+// A Func of its own, of that name, for a factor (0 or 1) of the products that the only update of `sum`
+// adds, which reads it where it has read an array: what is read instead beyond the edges of that is
+// the Func's. Undefined where a factor reads at several places, or has other values inside than at
+// the edges.
+Halide::Func around(Halide::Internal::Function sum, int factor, const std::string &name);
+
 // Has the factors of the products of float32 that the only update of `sum` adds to its element be
 // values of 16 bits that are cast to it; whether these are the same, else nothing changes.
 bool narrow_factors(Halide::Internal::Function sum);
@@ -110,18 +127,19 @@ std::vector<Halide::Func> in_parts(Halide::Internal::Function output,
 
 // A Func of that name that `readers` read in place of a `sum` of several products, of one of longer
 // rows, and both of its factors: Funcs whose first dimension numbers the terms, those of all products
-// one after the other (together.cpp). None where these are no products of casts that share their rows
-// and columns, or there is one.
+// one after the other (together.cpp); of windows whose pixels lie one after the other, their taps
+// alone. None where these are no products of casts that share their rows and columns, or there is one.
 std::vector<Halide::Func> together(Halide::Internal::Function sum, const Functions &readers,
                                    const std::string &name);
 
 // Has `readers`, and the global wrapper of a Func where that is `stored`, read what it is after its
 // updates, by Funcs whose names begin with `name`: each sum among these updates, or among its values,
 // from zero on, what else its updates combine, and then of each value what is made of them
-// (sums_apart.cpp). Updates of other elements than one's own, and those behind, are the last one's. None
-// without sums, or where a value is none by itself, and then nothing changes.
+// (sums_apart.cpp); of `each` product that a sum adds, if so asked. Updates of other elements than one's
+// own, and those behind, are the last one's. None without sums, or where a value is none by itself, and
+// then nothing changes.
 std::vector<Halide::Func> sums_apart(const Halide::Internal::Function &f, const Functions &readers,
-                                     const std::string &name, bool stored);
+                                     const std::string &name, bool stored, bool each);
 
 // A sum over taps: which dimension of its results has starts and weights of their own, what it reads
 // from the starts on, and its weights; and how many neighbours are to begin together, in runs of so

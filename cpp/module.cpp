@@ -258,6 +258,13 @@ PYBIND11_MODULE(_native, m) {
           });
     m.def("as_product",
           [](const Halide::Func &sum) { return bridge::as_product(sum.function()); });
+    m.def("expanded", [](const Halide::Func &sum) { return bridge::expanded(sum.function()); });
+    m.def("counted_down", [](const Halide::Func &sum, const std::string &variable) {
+        return bridge::counted_down(sum.function(), variable);
+    });
+    m.def("around", [](const Halide::Func &sum, int factor, const std::string &name) {
+        return bridge::around(sum.function(), factor, name);
+    });
     m.def("narrow_factors",
           [](const Halide::Func &sum) { return bridge::narrow_factors(sum.function()); });
     m.def("counted_from_zero",
@@ -269,8 +276,8 @@ PYBIND11_MODULE(_native, m) {
           });
     m.def("sums_apart",
           [](const Halide::Func &f, const std::vector<Halide::Func> &readers,
-             const std::string &name, bool stored) {
-              return bridge::sums_apart(f.function(), bridge::functions(readers), name, stored);
+             const std::string &name, bool stored, bool each) {
+              return bridge::sums_apart(f.function(), bridge::functions(readers), name, stored, each);
           });
     m.def("operand", [](const Halide::Func &sum, int factor, const std::vector<std::string> &order,
                         const std::string &name) {

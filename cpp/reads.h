@@ -67,6 +67,19 @@ struct AddedProduct {
     }
 };
 
+// Whether a type has all integers of an interval.
+inline bool fits(const Halide::Internal::ConstantInterval &all, const Halide::Type &t) {
+    return all.is_bounded() && t.can_represent(all.min) && t.can_represent(all.max);
+}
+
+// An integer in another type; undefined where it would be another number.
+inline Halide::Expr kept(const Halide::Type &t, const Halide::Expr &e) {
+    const auto *cast = e.as<Halide::Internal::Cast>();
+    bool twice = cast && fits(Halide::Internal::constant_integer_bounds(cast->value), cast->type);
+    const Halide::Expr &inner = twice ? cast->value : e;
+    return fits(Halide::Internal::constant_integer_bounds(inner), t) ? Halide::cast(t, inner) : Halide::Expr();
+}
+
 // Where a Func is read.
 class Reads : public Halide::Internal::IRGraphVisitor {
     const Halide::Internal::Function f;

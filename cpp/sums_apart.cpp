@@ -52,6 +52,7 @@ struct Term {
 class Apart {
     const Function f;
     const std::string name;
+    const bool each;  // product has a sum
     std::vector<Halide::Var> args;
 
     // The values with others in place of what is read of the Func's own element; none if it is read
@@ -99,19 +100,27 @@ class Apart {
             if (is_own(in[i], f, (int)i, d.args())) {
                 continue;
             }
-            Func one(name + "_sum");
             Term term(in[i], [&](const Expr &e) { return is_own(e, f, (int)i, d.args()); });
             bool sum = term.added.defined() && !reads(term.added, f);
-            if (!(sum ? add_up(one, term.added) : combine(one, in[i], (int)i, d.args()))) {
-                return false;
+            std::vector<std::pair<Expr, int>> products = {{term.added, 1}};
+            if (sum && each) {
+                products = products_in(term.added, d.schedule().rvars());
             }
-            Expr inner = d.predicate(), outer = outside(inner, d);
-            one.function().update(0).predicate() = inner;
-            Expr whole = one(args), old = values[i];
-            Expr next = !sum || is_const_zero(old) ? (term.minus ? -whole : whole) :
-                        term.minus ? old - whole : old + whole;
-            found[i] = masked(outer, next, old);
-            made.push_back(one);
+            Expr next = values[i], outer;
+            for (const auto &[product, sign] : products) {
+                Func one(name + "_sum");
+                if (!(sum ? add_up(one, product) : combine(one, in[i], (int)i, d.args()))) {
+                    return false;
+                }
+                Expr inner = d.predicate(), whole = one(args);
+                outer = outside(inner, d);
+                one.function().update(0).predicate() = inner;
+                bool minus = term.minus != (sign < 0);
+                next = !sum || is_const_zero(next) ? (minus ? -whole : whole) :
+                       minus ? next - whole : next + whole;
+                made.push_back(one);
+            }
+            found[i] = masked(outer, next, values[i]);
             any = any || sum;
         }
         values = found;
@@ -145,8 +154,8 @@ public:
     std::vector<Func> made_of;
     bool any = false;  // sums among these
 
-    Apart(const Function &f, const std::string &name)
-        : f(f), name(name), args(f.args().begin(), f.args().end()) {
+    Apart(const Function &f, const std::string &name, bool each)
+        : f(f), name(name), each(each), args(f.args().begin(), f.args().end()) {
         for (const Expr &value : f.values()) {
             values.push_back(substitute_in_all_lets(value));
         }
@@ -196,11 +205,12 @@ void update_as(const Function &f, size_t first, Func &whole) {
 
 }  // namespace
 
-std::vector<Func> sums_apart(const Function &f, const Functions &readers, const std::string &name, bool stored) {
+std::vector<Func> sums_apart(const Function &f, const Functions &readers, const std::string &name, bool stored,
+                             bool each) {
     if (!f.has_pure_definition() || f.has_extern_definition()) {
         return {};
     }
-    Apart apart(f, name);
+    Apart apart(f, name, each);
     size_t taken = 0;
     while (taken < f.updates().size() && apart.take(f.update((int)taken))) {
         taken++;

@@ -47,6 +47,7 @@ from halide_bridge.precision import split_product
 from halide_bridge.schedules.auto import autoschedule
 from halide_bridge.schedules.recorder import funcs
 from halide_bridge.schedules.trials import Schedule
+from halide_bridge.terms import around, counted_down, expanded
 from halide_bridge.tuning import tune
 from selector.runtime.classes import SizeClass
 
@@ -58,15 +59,18 @@ __all__ = [
     "Taps",
     "adjoint",
     "apply",
+    "around",
     "as_product",
     "autoschedule",
     "clone",
     "cluster",
     "compile",
+    "counted_down",
     "counted_from_zero",
     "divided_last",
     "e4m3",
     "e5m2",
+    "expanded",
     "from_zero",
     "funcs",
     "grouped",

@@ -105,17 +105,18 @@ def multiplied_last(sum_: Func, *readers: Func) -> Func:
     return sum_
 
 
-def sums_apart(func: Func, *readers: Func) -> list[Func]:
+def sums_apart(func: Func, *readers: Func, each: bool = False) -> list[Func]:
     """Have ``readers``, which are all that read a Func, read what it is after its updates of others
     that have a sum each: with ``f[i, j] = c[i]``, ``f[i, j] += a * b`` and ``f[i, j] = max(f[i, j],
     0)`` they read ``max(c[i] + f_sum[i, j], 0)`` of ``f_sum[i, j] += a * b``, which begins at zero
     and is for a tensor unit. So do the values of a tuple. Updates of other elements than one's own,
-    and those behind them, are updates of what is read. Of an output ``.in_()`` is a reader. Floats
-    are added in another order. Returns the sums, with what else is combined by updates, and the
-    Func that is read for each value. ``ScheduleError`` for a Func without such sums.
+    and those behind them, are updates of what is read. ``each``: of a sum of several products each
+    is a sum, ``f[i, j] += a * b - c * d`` has two. Of an output ``.in_()`` is a reader. Floats are
+    added in another order. Returns the sums, with what else is combined by updates, and the Func
+    that is read for each value. ``ScheduleError`` for a Func without such sums.
     """
     name = plain(func.name())
-    made: list[Func] = native().sums_apart(func, [*readers], name, False)
+    made: list[Func] = native().sums_apart(func, [*readers], name, False, each)
     if not made:
         raise _refused(
             f"`{name}` has no sum among its updates that can be one by itself",
@@ -310,23 +311,25 @@ def in_parts(
     return tuple(made)
 
 
-def together(sum_: Func, *readers: Func) -> tuple[Func, Func, Func]:
+def together(sum_: Func, *readers: Func) -> tuple[Func, ...]:
     """A Func of its own that ``readers``, all that read ``sum_``, read in place of it, from now on:
     one product of longer rows for the sum of several, with their factors one after the other. For
     ``f[i, j] += f32(a[k, i]) * f32(b[k, j]) - f32(c[k, i]) * f32(d[k, j])`` over K terms it is
     ``f_together[i, j] += f32(f_together_a[k, i]) * f32(f_together_b[k, j])`` over 2 K, where the
-    first factor is ``a`` and then ``-c``, the second ``b`` and then ``d``. Sums of floats are taken
-    in another order. Returns the sum and both factors, to be scheduled.
+    first factor is ``a`` and then ``-c``, the second ``b`` and then ``d``. Returns the sum and both
+    factors, to be scheduled. Of windows whose pixels lie one after the other, from the last one on
+    or not, only the taps are put so: ``f[x] += f32(a[x + t]) * f32(b[t]) + f32(a[x + 7 - t]) *
+    f32(b[t])`` over 4 taps has a window of 8, also as ``(f32(a[x + t]) + f32(a[x + 7 - t])) *
+    f32(b[t])``, and the sum and the taps are returned. Sums of floats are taken in another order.
 
     ``ScheduleError`` for a sum of other terms, or of one product.
     """
     name = plain(sum_.name())
-    made = native().together(sum_, [*readers], f"{name}_together")
+    made: list[Func] = native().together(sum_, [*readers], f"{name}_together")
     if not made:
         raise _refused(
             f"`{name}` is no sum of several products that share their rows and columns",
             why="their factors are to be one after the other along the sum",
             hint="f[...] += f32(a) * f32(b) + f32(c) * f32(d) over one variable",
         )
-    total, a, b = made
-    return total, a, b
+    return tuple(made)

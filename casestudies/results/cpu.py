@@ -46,7 +46,8 @@ def amx(data: dict[str, Any]) -> str:
 def compile_time(data: dict[str, Any]) -> str:
     """Milliseconds by stage, and the size of the e-graph."""
     lines = [
-        f"Measured {data['date']} on {data['processor']}, one process; milliseconds, medians.",
+        f"Measured {data['date']} on {data['processor']}, one process; milliseconds of the "
+        "processor, medians.",
         "",
         f"| taps | {' | '.join(STAGES)} | rows of the e-graph |",
         f"|---:|{'---:|' * (len(STAGES) + 1)}",

@@ -46,6 +46,13 @@ from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
+from halide_bridge.schedules.terms import (
+    set_around,
+    set_down,
+    set_expanded,
+    set_terms_apart,
+    set_windows_together,
+)
 from halide_bridge.schedules.trials import Schedule, Source, Trials, applied
 from halide_bridge.schedules.wanted import wanted_of
 from selector.diagnostics import InternalError, ScheduleError
@@ -168,7 +175,10 @@ def _planned(trials: Trials, sizes: Sizes | None, some: bool) -> tuple[Plan, str
     halves = partial(set_narrow_factors, known=known)
     sums = partial(set_sums_apart, known=known)
     products = partial(set_products, known=known)
-    first = (sums, set_narrow, products, set_divided, set_counted)
+    words = (
+        partial(step, known=known) for step in (set_windows_together, set_expanded, set_terms_apart)
+    )
+    first = (*words, sums, set_narrow, products, set_divided, set_counted, set_around, set_down)
     program, lines = rewritten(outputs, program, (*first, halves, zero_points, one, apart))
     said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
     plan = Plan({}, {}, known, machine, precisions=said)

@@ -93,14 +93,21 @@ def set_sums_apart(program: Program, known: Guess) -> list[str]:
     for member in program:
         if not any(_fills(member, known, update=s.number) for s in sums_of(member, program)):
             continue
-        readers, said = program.readers(member), f'f["{member.label}"]'
-        stored = member.name in program.outputs
-        asked = [f.handle for f in readers], plain(member.name), stored
-        if native().sums_apart(member.handle, *asked):
-            own = [f"{said}.in_()"] if stored else []
-            said = ", ".join((said, *(f'f["{f.label}"]' for f in readers), *own))
-            lines.append(f"hb.sums_apart({said})")
+        lines += sums_apart(member, program)
     return lines
+
+
+def sums_apart(member: Member, program: Program, *, each: bool = False) -> list[str]:
+    """Have its sums be Funcs, or ``each`` product of these. A line of Python, if it has any."""
+    readers, said = program.readers(member), f'f["{member.label}"]'
+    stored = member.name in program.outputs
+    asked = [f.handle for f in readers], plain(member.name), stored, each
+    if not native().sums_apart(member.handle, *asked):
+        return []
+    own = [f"{said}.in_()"] if stored else []
+    how = ["each=True"] if each else []
+    said = ", ".join((said, *(f'f["{f.label}"]' for f in readers), *own, *how))
+    return [f"hb.sums_apart({said})"]
 
 
 def set_counted(program: Program) -> list[str]:

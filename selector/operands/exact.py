@@ -18,6 +18,7 @@ from selector.ir.nodes import (
     Expr,
     FloatImm,
     IntImm,
+    Ramp,
     Select,
     Var,
 )
@@ -68,6 +69,9 @@ def _bounds(e: Expr, ranges: Ranges) -> Range | None:
             return bounds(value, ranges)
         case Broadcast(value, _):
             return bounds(value, ranges)
+        case Ramp(first, step, count):
+            (low, high), (down, up) = bounds(first, ranges), bounds(step, ranges)
+            return low + min(0, (count - 1) * down), high + max(0, (count - 1) * up)
         case Select(_, a, b):
             return _ends(*bounds(a, ranges), *bounds(b, ranges))
         case Binary(BinaryOp.MOD, _, IntImm(by, _)) if by > 0:

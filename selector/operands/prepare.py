@@ -26,6 +26,7 @@ from selector.ir.nodes import (
     BinaryOp,
     Block,
     Broadcast,
+    Cast,
     Expr,
     Let,
     LetStmt,
@@ -49,6 +50,7 @@ from selector.ir.traverse import (
 )
 from selector.ir.types import Type
 from selector.operands.accumulators import accumulators_of, touches_tensor
+from selector.operands.exact import inside, vector_bounds, whole_numbers
 from selector.operands.scaling import factor_scales, is_uniform, is_zero
 from selector.operands.updates import loads_from
 
@@ -86,18 +88,28 @@ def _inlined(value: Expr, body: Stmt, placed: Mapping[str, Location]) -> bool:
     return written <= placed.keys() and not written & read
 
 
-_UNTIDY = bits_of(Let, Ramp, Broadcast)
+_UNTIDY = bits_of(Let, Ramp, Broadcast, Cast)
 
 
 def _tidy(e: Expr) -> Expr:
-    """Without lets, and without ramps and broadcasts of one part."""
+    """Without lets, without ramps and broadcasts of one part, and without casts of integers to a
+    type that has all of them, and back.
+    """
     match e:
         case Let(name, value, body):
             return _tidy(substitute(body, {name: value}))
         case Ramp(value, _, 1) | Broadcast(value, 1):
             return _tidy(value)
+        case Cast(to, Cast(by, value)) if to == value.type and _has_all(by, value):
+            return _tidy(value)
         case _:
             return map_expr(e, _tidy) if kinds_of(e) & _UNTIDY else e
+
+
+def _has_all(by: Type, value: Expr) -> bool:
+    return (
+        by.is_integer and value.type.is_integer and inside(vector_bounds(value), whole_numbers(by))
+    )
 
 
 def _split(s: Store, placed: dict[str, Location]) -> Stmt:

@@ -204,6 +204,14 @@ FILTERS = {
         lambda i, k, x, y, t: f32(i[i32(hl.abs(x + t - 4)), y]) * f32(k[t]),
         lambda i, k: i[:, np.abs(X[:, None] + T - 4)] @ k,
     ),
+    "an index in fewer bits": Sum(
+        lambda i, k, x, y, t: f32(i[x + i32(hl.cast(I16, t)), y]) * f32(k[t]),
+        lambda i, k: windows(i, X) @ k,
+    ),
+    "an index that wraps around": Sum(
+        lambda i, k, x, y, t: f32(i[x + t, y]) * f32(k[i32(hl.cast(U8, t * 64)) / 64]),
+        lambda i, k: windows(i, X) @ k[T % 4],
+    ),
     "every other pixel left out": Sum(
         lambda i, k, x, y, t: hl.select((x + t) % 2 == 0, f32(i[x + t, y]) * f32(k[t]), 0.0),
         lambda i, k: np.where((X[:, None] + T) % 2 == 0, windows(i, X), 0) @ k,

@@ -25,6 +25,7 @@ from selector.families.windows.limits import beside, shared_bytes, why_not
 from selector.families.windows.space import smallest, space
 from selector.families.windows.tiling import group_outputs
 from selector.machine import MACHINES, machine_for
+from selector.runtime.nvrtc import compile_to_cubin, resource_usage
 from selector.targets import find_target
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,6 +168,22 @@ def test_there_is_a_schedule_where_none_has_room() -> None:
     assert "does not fit shared memory" in why_not(smallest(huge), huge, HOPPER)
     for shape in SHAPES.values():
         assert not why_not(smallest(shape), shape, AMPERE) or shape.bytes == 1
+
+
+@pytest.mark.parametrize("name", [n for n in SHAPES if n not in ("columns", "signal")])
+def test_the_smallest_schedule_has_instructions(name: str) -> None:
+    shape = SHAPES[name]
+    assert any(u.block is not None for u in filtered(shape, smallest(shape)).report.updates)
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("taps", [300, 1024])
+def test_sums_over_several_bands_stay_in_registers(taps: int) -> None:
+    shape = Shape(8192, 4096, Axis(taps))
+    tiling = pick(shape, H200)
+    assert not why_not(tiling, shape, HOPPER)
+    cubin = compile_to_cubin(filtered(shape, tiling).source, "sm_90a")
+    assert all(not used.stack_bytes for used in resource_usage(cubin).values())
 
 
 def measured_blocks() -> dict[tuple[int, int], tuple[float, ...]]:

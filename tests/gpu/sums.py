@@ -33,7 +33,7 @@ Call = Callable[..., Any]
 class Job:
     """``inputs``: types and shapes by name, in the order of ``truth``'s arguments, which is given
     float64. ``peers``: calls of torch of the arrays as they are. ``lanes`` results and ``taps`` are
-    one statement's. ``error``: relative (Frobenius).
+    one statement's; nobody schedules a filter that is ``auto``. ``error``: relative (Frobenius).
     """
 
     pipeline: str
@@ -45,6 +45,7 @@ class Job:
     lanes: int = 256
     taps: int = TAPS
     error: float = 1e-5
+    auto: bool = False
 
 
 # ------------------------------------------------------------------ what torch has
@@ -192,7 +193,31 @@ def jobs() -> list[Job]:
         Job("steps_and_pixels", {"one": pixels["image"], "two": pixels["image"],
                                  "k": pixels["weights"], "m": pixels["weights"]},
             (n, width), two_images, {cudnn: two_images}),
+        Job("factor_that_is_a_difference", dict.fromkeys("acb", squares["a"]), (n, n),
+            lambda a, c, b: over(a.double() - c.double(), b),
+            {"cuBLAS, two": lambda a, c, b: half_product(a, b) - half_product(c, b),
+             "cuBLAS, tf32": rounded_difference}),
+        Job("bytes_that_are_subtracted", {"a": byte["a"], "c": byte["a"], "b": byte["b"]}, (n, n),
+            lambda a, c, b: over(a.double() - c.double(), b),
+            {"torch._int_mm, two": lambda a, c, b: int_product(a, b, 0) - int_product(c, b, 0)},
+            "int32", error=0),
+        Job("pixels_that_are_clamped", pixels, (n, 2 * n), clamped, {cudnn: clamped}, auto=True),
+        Job("taps_backwards", pixels, (n, width), lambda i, k: conv_rows(i, k.flip(0)[None])[:, 0],
+            {cudnn: lambda i, k: conv_rows(i, k.flip(0)[None])[:, 0]}, auto=True),
     ]  # fmt: skip
+
+
+def rounded_difference(a: Any, c: Any, b: Any) -> Any:
+    return single_product(True)(a.float() - c.float(), b.float())
+
+
+def clamped(image: Any, weights: Any) -> Any:
+    """As many results as pixels, of which the first and the last go on beyond the edges."""
+    import torch
+
+    more = (TAPS // 2, TAPS - 1 - TAPS // 2)
+    around = torch.nn.functional.pad(image[None], more, mode="replicate")[0]
+    return conv_rows(around, weights[None])[:, 0]
 
 
 # ------------------------------------------------------------------ build
@@ -205,7 +230,7 @@ def scheduled(job: Job) -> Any:
     import halide_bridge as hb
 
     out = SUMS[job.pipeline]().outputs
-    if "b" in job.inputs:
+    if "b" in job.inputs or job.auto:
         hb.autoschedule(out, target=TARGET, sizes=job.shape)
         return out
     x, y, xo, yo, xi, yi = map(hl.Var, ("x", "y", "xo", "yo", "xi", "yi"))

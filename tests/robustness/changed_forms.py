@@ -77,6 +77,8 @@ CHANGED = [
     Changed("prepare", prepare._as_sum, "literal(-1, value.type)", "literal(1, value.type)"),
     Changed("prepare", prepare._split, "start = [] if own else", "start = [] if True else"),
     Changed("prepare", prepare._as_sum, "value=_scaled(found.value, wide)", "value=found.value"),
+    Changed("prepare", prepare._has_all,
+            "inside(vector_bounds(value), whole_numbers(by))", "True"),
     Changed("prepare", scaling._scaled_read, "value: Expr = e\n", "return None\n"),
     Changed("expand", expand._terms, "rest = [(t, not minus)", "rest = [(t, minus)"),
     Changed("expand", expand._terms, "m != n)", "m == n)"),

@@ -146,11 +146,45 @@ def steps_and_pixels() -> Plain:
     return Plain(stored(total), [*images, *taps], (21, 370), 1e-4)
 
 
+def factor_that_is_a_difference() -> Plain:
+    a, b, k = matrices(F16, F16)
+    c = hl.ImageParam(F16, 2, "c")
+    total = summed((hl.f32(a[k, y]) - hl.f32(c[k, y])) * hl.f32(b[k, x]))
+    left = [(v, noise(70, 96, seed=i)) for i, v in enumerate((a, c))]
+    return Plain(stored(total), [*left, (b, noise(41, 96, seed=2))], (70, 41), 1e-4)
+
+
+def bytes_that_are_subtracted() -> Plain:
+    a, b, k = matrices(U8, I8)
+    c = hl.ImageParam(U8, 2, "c")
+    total = summed((hl.i32(a[k, y]) - hl.i32(c[k, y])) * hl.i32(b[k, x]), kind=I32)
+    left = [(v, bytes_(70, 96, seed=i)) for i, v in enumerate((a, c))]
+    return Plain(stored(total), [*left, (b, signed(41, 96, seed=2))], (70, 41), 0)
+
+
+def pixels_that_are_clamped() -> Plain:
+    """Where they are read, and not by a boundary condition."""
+
+    def term(i: hl.ImageParam, k: hl.ImageParam, t: hl.RDom) -> hl.Expr:
+        at = hl.clamp(x + t - TAPS // 2, 0, i.width() - 1)
+        return hl.f32(i[at, y]) * hl.f32(k[t])
+
+    return rows(term, 370, TAPS, 370)
+
+
+def taps_backwards() -> Plain:
+    def term(i: hl.ImageParam, k: hl.ImageParam, t: hl.RDom) -> hl.Expr:
+        return hl.f32(i[x - t + TAPS - 1, y]) * hl.f32(k[t])
+
+    return rows(term, 400, TAPS, 370)
+
+
 SUMS = {
     make.__name__: make
     for make in (
         bytes_of_two_kinds, with_a_zero_point, floats_as_halves, three_factors, scaled,
         difference_of_products, complex_product, complex_filter, taps_folded, pixels_folded,
-        three_pixels_for_two, half_a_pixel_on, steps_and_pixels,
+        three_pixels_for_two, half_a_pixel_on, steps_and_pixels, factor_that_is_a_difference,
+        bytes_that_are_subtracted, pixels_that_are_clamped, taps_backwards,
     )
 }  # fmt: skip

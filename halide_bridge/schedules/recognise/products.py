@@ -29,6 +29,10 @@ SOME = (
     "`hl.select(condition, a, 0) * b`"
 )
 BOTH = "a condition of its rows and columns says which terms count, which neither factor can have"
+APART = (
+    "a condition of its taps and its pixels says which terms count: neighbours have other taps "
+    "then, and a tensor unit has one band for all of them"
+)
 MORE = (
     "its terms are products and others: add the others up in an update of their own, "
     "`f[...] += a * b` and then `f[...] += a`"
@@ -128,10 +132,11 @@ def used_by(pair: tuple[Expr, Expr], member: Member) -> list[set[str]] | None:
     """The variables of a sum that each factor of what would be a product depends on; None where
     they are those of no product of matrices.
     """
-    return None if member.stages[1].predicate is not None else _rows_and_columns(pair, member)
+    return None if member.stages[1].predicate is not None else product_variables(pair, member)
 
 
-def _rows_and_columns(pair: tuple[Expr, Expr], member: Member) -> list[set[str]] | None:
+def product_variables(pair: tuple[Expr, Expr], member: Member) -> list[set[str]] | None:
+    """The variables of each factor; None where one has all that the other one has."""
     if len(member.args) < 2:
         return None
     sums = {r.name for r in member.stages[1].reduced}
@@ -190,7 +195,7 @@ def is_product_in_other_words(member: Member, program: Program) -> bool:
     pair = _in_other_words(added(member)) or _some_terms(member)
     if pair is None or member.fixed or not may_be_multiplied(pair, member, program):
         return False
-    return _rows_and_columns(pair, member) is not None
+    return product_variables(pair, member) is not None
 
 
 def _some_terms(member: Member) -> tuple[Expr, Expr] | None:
@@ -238,11 +243,19 @@ def _no_product(member: Member) -> str:
                 why += ", where they may wrap around"
             return f"{why}: cast each factor"
         case Select(condition) as term if (pair := _in_other_words(term)) is not None:
-            return SOME if _belongs(condition, pair, member) else BOTH
+            return _why_some(condition, pair, member)
         case Binary(BinaryOp.ADD | BinaryOp.SUB) as terms if _has_product(terms):
             return MORE
         case _:
             return ""
+
+
+def _why_some(condition: Expr, pair: tuple[Expr, Expr], member: Member) -> str:
+    names, sums = free_vars(condition), {r.name for r in member.stages[1].reduced}
+    windows = product_variables(pair, member) is None
+    if windows and names & sums and names & {*member.args}:
+        return APART
+    return SOME if _belongs(condition, pair, member) else BOTH
 
 
 def _belongs(condition: Expr, pair: tuple[Expr, Expr], member: Member) -> bool:

@@ -19,7 +19,9 @@ from selector.operands.halves import error_bound
 
 
 def products_of(member: Member) -> int:
-    """How many such products it is the sum of; 0 where they are no such, or one."""
+    """How many such products it is the sum of; 0 where they are no such, or one. Bytes have no
+    negative: none is subtracted.
+    """
     term = added(member)
     if term is None or member.fixed or len(member.args) < 2:
         return 0
@@ -58,6 +60,8 @@ def precision_of(member: Member) -> str:
 def _terms(e: Expr) -> Iterator[tuple[Expr, Expr] | None]:
     """The factors of what is added up; None for what is no product."""
     match e:
+        case Binary(BinaryOp.SUB) if e.type.is_integer:
+            yield None
         case Binary(BinaryOp.ADD | BinaryOp.SUB, a, b):
             yield from (*_terms(a), *_terms(b))
         case Binary(BinaryOp.MUL, a, b):

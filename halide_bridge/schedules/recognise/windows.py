@@ -32,6 +32,7 @@ from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT16, FLOAT32, Type
 
 CHANNELS = 4  # of a pixel next to each other at most
+BACKWARDS = "its taps go backwards over the image: read them backwards, `taps[n - 1 - t]`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ def _axis(
     if taps is None or first is None:
         return "the number of its taps is not known"
     if dilation is None or dilation < 1:
-        return "its taps go backwards over the image: read them backwards, `taps[n - 1 - t]`"
+        return BACKWARDS
     if not any(r.name in free_vars(i) for i in weights.indices):
         return "its taps are the same all along an axis"
     return Axis(taps, step, phases, dilation, others.constant + dilation * first), r.name

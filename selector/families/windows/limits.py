@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from selector.families.windows.tiling import (
     BAND,
@@ -98,13 +99,15 @@ def accumulators(t: Tiling) -> int:
 
 def registers(t: Tiling, shape: Shape) -> int:
     """Of a thread, about. Along rows, the sums of a long band leave as soon as they are complete,
-    however many there are, and the band stays.
+    however many there are, and the band stays; of several bands, one after the other, those of all
+    outputs stay, and one band.
     """
     more = AHEAD + accumulators(t) // 4 if t.segments > 1 and t.unit == "warp" else 0
     sums = accumulators(t)
     if shape.y.taps == 1 and depth(t, shape) > LONG:
-        sums = t.outputs // BAND * 2
-        more += depth(t, shape) // 8
+        band = replace(shape, x=replace(shape.x, taps=min(shape.x.taps, LONGEST_BAND)))
+        sums = t.outputs // BAND * 2 if band == shape else sums
+        more += depth(t, band) // 8
     return max(32, sums + OTHERS + more)
 
 

@@ -44,7 +44,7 @@ def smallest(shape: Shape) -> Tiling:
     """What needs least room."""
     if shape.down:
         return Tiling(outputs=16 if shape.band % 16 == 0 else 32, rows=shape.band, units=1)
-    outputs, rows = lcm(whole(shape.x.phases), shape.channels), shape.y.phases
+    outputs, rows = lcm(OUTPUTS[0], whole(shape.x.phases), shape.channels), shape.y.phases
     if not shape.signal and shape.y.taps > 1:
         return Tiling(outputs=outputs, rows=rows, units=1, boxes=False)
     return Tiling(outputs=outputs, rows=1, units=1)
@@ -74,13 +74,14 @@ def _warps(shape: Shape, target: Target) -> Iterator[Tiling]:
 
 def _along_rows(shape: Shape, widths: tuple[int, ...], target: Target) -> Iterator[Tiling]:
     """Wide blocks spread what windows overlap, and the work on the band; three of eight warps on a
-    multiprocessor have the registers that they need. Four warps with the longest band spill theirs.
+    multiprocessor have the registers that they need. Four warps with the longest band spill theirs,
+    and so do all with several bands.
     Of a short band the compiler takes fewer or more than the sums need: it is told for how many
     blocks there is room.
     """
     for outputs, vectors, units in product(widths, VECTORS, (4, 8)):
         tiling, wide = Tiling("warp", outputs, vectors, 1, units), outputs * vectors > 1024
-        if wide and units == 8:
+        if wide and units == 8 and shape.x.taps <= LONGEST_BAND:
             yield replace(tiling, resident=3)
         elif not (wide and shape.x.taps >= LONGEST_BAND):
             short = depth(tiling, shape) <= LONG and accumulators(tiling) >= SUMS

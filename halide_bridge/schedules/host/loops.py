@@ -126,7 +126,7 @@ def update(script: Script, func: Recorded, stage: Stage, member: Member) -> Loop
     if not free:
         return Loops()
     # Neighbours wait for each other, or values of a tuple for each other's tests.
-    if stage.free[0] is None or len(member.types) > 1:
+    if None in stage.free[:1] or len(member.types) > 1:
         of.reorder(*serial, *free)
         for loop in free:
             of.parallel(loop)

@@ -239,6 +239,10 @@ struct Records::State : public IRVisitor {
         emit(op, "Broadcast", value, op->lanes);
     }
     void visit(const Call *op) override {
+        if (op->is_intrinsic(Call::lerp) && !op->type.is_float()) {
+            index[op] = add(blend(op));
+            return;
+        }
         py::tuple args = add_all(op->args);
         if (op->call_type == Call::Halide || op->call_type == Call::Image) {
             emit(op, "Access", type(op->type), op->name, op->value_index, args);
@@ -257,6 +261,12 @@ struct Records::State : public IRVisitor {
     void visit(const VectorReduce *op) override {
         int value = add(op->value);
         emit(op, "VectorReduce", reduce_kind(op->op), value, op->type.lanes());
+    }
+
+    // What Halide's code generators make of a blend of integers.
+    static Expr blend(const Call *op) {
+        const std::vector<Expr> &a = op->args;
+        return lower_intrinsics(lower_lerp(op->type, a[0], a[1], a[2], Halide::Target()));
     }
 
     static py::tuple indices(const std::vector<int> &values) {

@@ -180,10 +180,10 @@ class SizedKernel(Kernel):
         values = arguments.match_names(self.plan, args, named)
         outs = arguments.match_outputs(self.plan, out)
         known: dict[str, Size] = {}
+        given = outs | values
         for buffer in self.plan.buffers:
-            array = values.get(buffer.name, outs.get(buffer.name))
-            if array is not None:
-                view = host.views_of((buffer,), (array,))[buffer.name]
+            if buffer.name in given:
+                view = host.views_of((buffer,), (given[buffer.name],))[buffer.name]
                 arguments.check_array(buffer, view)
                 known[buffer.name] = arguments.size_of(buffer, view)
         found = {name: size.extents[::-1] for name, size in known.items()}

@@ -120,6 +120,8 @@ def test_calls_that_do_not_fit_make_no_program() -> None:
     kernel = compiled()
     with pytest.raises(ArgumentError, match="expected float32, got float64"):
         kernel.interpret(a=rows(5, 20).astype(np.float64), sizes=(5,))
+    with pytest.raises(ArgumentError, match="a: expected an array, got NoneType"):
+        kernel.interpret(a=None)
     with pytest.raises(ArgumentError, match="expected 2 axes, got 1"):
         kernel.interpret(a=rows(5, 20)[0], sizes=(5,))
     assert kernel.size_classes == ()

@@ -125,8 +125,9 @@ def update(script: Script, func: Recorded, stage: Stage, member: Member) -> Loop
     of = func.update(stage.number - 1)
     if not free:
         return Loops()
+    first, *others = member.types
     # Neighbours wait for each other, or values of a tuple for each other's tests.
-    if None in stage.free[:1] or len(member.types) > 1:
+    if stage.free[0] is None or others:
         of.reorder(*serial, *free)
         for loop in free:
             of.parallel(loop)

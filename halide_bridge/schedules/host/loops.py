@@ -42,7 +42,7 @@ def by_vectors(script: Script, func: Recorded, member: Member, placement: Placem
         for e in (placement.extent(member.name, d) for d in range(len(member.args)))
     ]
     lead = next((d for d, s in enumerate(short) if not s), 0)
-    return _spread(script, func, func.args(), lead, (), VECTOR // member.types[0].bytes)
+    return _spread(script, func, func.args(), lead, (), VECTOR // first.bytes)
 
 
 def _spread(
@@ -132,4 +132,4 @@ def update(script: Script, func: Recorded, stage: Stage, member: Member) -> Loop
         for loop in free:
             of.parallel(loop)
         return Loops(text="on all cores")
-    return _spread(script, of, free, 0, serial, VECTOR // member.types[0].bytes)
+    return _spread(script, of, free, 0, serial, VECTOR // first.bytes)

@@ -22,6 +22,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from io import BytesIO
 from math import ceil
@@ -51,6 +52,11 @@ loaded.compute_at(output, hl.Var("xo")).vectorize(x).vectorize(y)
 loaded.update().atomic().vectorize(x).vectorize(y).vectorize(k.x)
 hb.store_in(loaded, hb.MemoryType.WMMAAccumulator)
 """
+_PLAIN = """
+import halide as hl
+image, output, x, y = hl.ImageParam(hl.Float(32), 2, "image"), hl.Func("plain"), hl.Var(), hl.Var()
+output[x, y] = image[x, y] + image[x + 1, y]
+"""
 _MISTAKES = ("1 +", "import os", "import halide as hl\noutput = hl.Func('none')")
 
 
@@ -67,8 +73,7 @@ def main(options: dict[str, Any]) -> None:
     walled = perform(_tried, seconds).header.get("event") == "held"
     frames.write(answers, Frame({"event": "ready", "confined": confined and walled}))
     while (request := frames.read(requests)) is not None:
-        text, target = request.body.decode(), str(request.header["target"])
-        frames.write(answers, perform(lambda t=text, n=target: _lowered(t, n), seconds))
+        frames.write(answers, perform(partial(_lowered, request.body, **request.header), seconds))
 
 
 def perform(work: Callable[[], Frame], seconds: float) -> Frame:
@@ -109,9 +114,15 @@ def _confined(work: Callable[[], Frame], parent: int, write: int, seconds: float
         os._exit(1)
 
 
-def _lowered(text: str, target: str) -> Frame:
+def _lowered(
+    data: bytes, target: str, schedule: str | None = None, serialized: bool = False
+) -> Frame:
     try:
-        return Frame({"event": "lowered"}, str(source.lower_source(text, target)).encode())
+        if serialized:
+            module = source.lower_serialized(data, target, schedule)
+        else:
+            module = source.lower_source(data.decode(), target, schedule)
+        return Frame({"event": "lowered"}, str(module).encode())
     except UserError as error:
         return _mistake(error)
 
@@ -159,8 +170,10 @@ def _preload() -> None:
     for name in (*source.MODULES, *_BESIDES):
         import_module(name)
     source.lower_source(_SAMPLE, "sm_80")
+    for target in ("sm_80", "amx"):
+        source.lower_source(_PLAIN, target, source.AUTO)
     for text in _MISTAKES:
-        _lowered(text, "sm_80")
+        _lowered(text.encode(), "sm_80")
     _leave_compiling_to_the_service()
     os.environ.clear()
     gc.collect()

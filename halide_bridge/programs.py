@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from halide_bridge.remembered import Note, pipelines_of
 from halide_bridge.schedules.auto import lower_auto, source_of
 from halide_bridge.schedules.sizes import Sizes
 from selector.diagnostics import ScheduleError
@@ -42,8 +43,9 @@ class Programs:
         self._target, self._options = target, dict(options)
         if (allowed := options.get("instructions")) is not None:
             self._options["instructions"] = tuple(allowed)  # asked for again for each program
+        self._known = pipelines_of(self._source, target, self._options)
         self._plan: Plan | None = None
-        self._made_of: dict[str, Kernel] = {}  # by the text of the loops
+        self._made_of: dict[str, Kernel] = {}  # by the text of the loops, or in the cache
 
     def kernel(self, sizes: Sizes | Sequence[Sizes] | None) -> Kernel:
         """One program for one set of sizes; else one for each class, where it depends on them."""
@@ -94,6 +96,34 @@ class Programs:
     def _compiled(
         self, sizes: Sizes | None, some: bool = False
     ) -> tuple[Kernel, dict[str, set[int]]]:
+        """A program, and on what of the sizes it depends; as it was noted, if it was."""
+        key = None if self._known is None else self._known.key(sizes, some)
+        found = None if key is None else self._compiled_before(key)
+        if found is not None:
+            return found
+        kernel, depends, precisions = self._compiled_anew(sizes, some)
+        if key is not None and self._known is not None and kernel.cache_key is not None:
+            self._known.write(key, Note(kernel.cache_key, depends, precisions))
+        return kernel, depends
+
+    def _compiled_before(self, key: str) -> tuple[Kernel, dict[str, set[int]]] | None:
+        from selector.api import compiled_before
+
+        assert self._known is not None
+        note = self._known.note(key)
+        if note is None:
+            return None
+        kernel = self._made_of.get(note.kernel) or compiled_before(self._known.cache, note.kernel)
+        if kernel is None:
+            return None
+        if note.kernel not in self._made_of:
+            kernel.report = _with(kernel.report, note.precisions)
+            self._made_of[note.kernel] = kernel
+        return kernel, dict(note.depends)
+
+    def _compiled_anew(
+        self, sizes: Sizes | None, some: bool
+    ) -> tuple[Kernel, dict[str, set[int]], Mapping[str, str]]:
         import selector
 
         start = time.perf_counter()
@@ -104,10 +134,14 @@ class Programs:
         seconds, text = time.perf_counter() - start, str(module)
         if text not in self._made_of:
             kernel = selector.compile(module, target=self._target, **self._options)
-            kernel.lowered_in(seconds)
-            kernel.report = _with(kernel.report, precisions)
-            self._made_of[text] = kernel
-        return self._made_of[text], depends
+            known = self._made_of.get(kernel.cache_key or "")
+            if known is None:
+                kernel.lowered_in(seconds)
+                kernel.report = _with(kernel.report, precisions)
+            self._made_of[text] = known or kernel
+            if kernel.cache_key is not None:
+                self._made_of[kernel.cache_key] = self._made_of[text]
+        return self._made_of[text], depends, precisions
 
 
 def _with(report: Report, precisions: Mapping[str, str]) -> Report:

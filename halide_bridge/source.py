@@ -1,26 +1,34 @@
-"""A pipeline as text: run a program that schedules a Func, and lower what it calls ``output``.
+"""A pipeline from outside: run a program that makes a Func, and lower what it calls ``output``; or
+read what Halide has serialized, of a program in C++ say.
 
 The program is Python, with all that this means: whoever runs text from elsewhere confines the
-process first (``confined``). What the import statement refuses here is a help for its author, and
-no wall: Python has many ways around it.
+process first (``confined``). What the import statement refuses there is a help for its author, and
+no wall: Python has many ways around it. Nor does Halide check what it deserializes.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import faulthandler
+import os
+import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
 from halide_bridge.lowering import lower
+from halide_bridge.schedules.auto import lower_auto, source_of
+from halide_bridge.stock import HalideError, deserialized
 from selector.diagnostics import LimitError, ParseError, UserError
 from selector.ir.module import Module
 
 NAME = "program"
 """What places in errors call the text."""
 OUTPUT = "output"
+AUTO, SERIALIZED = "auto", ".hlpipe"
 MODULES = (
     "__future__", "cmath", "collections", "dataclasses", "enum", "fractions", "functools",
     "halide", "halide_bridge", "itertools", "math", "numpy", "operator", "typing",
@@ -29,48 +37,126 @@ MODULES = (
 _WANTED = f"assign the Func (a Pipeline, a list of Funcs) to `{OUTPUT}`, at the top level"
 
 
-def lower_source(text: str, target: str) -> Module:
+def lower_file(name: str, target: str, schedule: str | None = None) -> Module:
+    """The module of a file: Python, or a pipeline that Halide has serialized (``.hlpipe``).
+
+    ``schedule``: ``"auto"`` lets the compiler decide what nobody has scheduled. Python runs as it
+    would by itself, and imports what it likes; ``UserError`` for its mistakes, and what cannot be
+    read.
+    """
+    path = Path(name)
+    try:
+        data = path.read_bytes()
+        text = "" if path.suffix == SERIALIZED else data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {name}", str(error)) from None
+    if path.suffix == SERIALIZED:
+        if not _is_readable(data):
+            raise _unreadable(name)
+        return lower_serialized(data, target, schedule, name)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        return _lowered(text, target, schedule, name, {"__file__": name, "__name__": "__main__"})
+    finally:
+        del sys.path[0]
+
+
+def lower_source(text: str, target: str, schedule: str | None = None) -> Module:
     """The module of what ``text`` calls ``output``; ``target`` is there for it as a variable.
 
     Mistakes in it are ``UserError``s with their line.
     """
-    code = _compiled(text)
-    variables: dict[str, Any] = {
-        "__name__": "__main__",
-        "__builtins__": {**vars(builtins), "__import__": _import},
-        "target": target,
-    }
-    _run(code, variables)
+    few = {"__name__": "__main__", "__builtins__": {**vars(builtins), "__import__": _import}}
+    return _lowered(text, target, schedule, NAME, few)
+
+
+def lower_serialized(
+    data: bytes, target: str, schedule: str | None = None, name: str = NAME
+) -> Module:
+    """The module of a pipeline that Halide has serialized. Other data end in a ``ParseError``, or
+    with the process.
+    """
+    try:
+        pipeline = deserialized(data)
+    except HalideError:
+        raise _unreadable(name) from None
+    return by_schedule(schedule)(pipeline, target)
+
+
+def by_schedule(schedule: str | None) -> Callable[[Any, str], Module]:
+    """How an output is lowered for a target."""
+    if schedule not in (None, AUTO):
+        raise UserError(f"schedule is '{AUTO}' or nothing, not {schedule!r}")
+
+    def lowered(output: Any, target: str) -> Module:
+        if schedule is None:
+            return lower(output, target=target)
+        return lower_auto(source_of(output, None, None), target=target, sizes=None)[0]
+
+    return lowered
+
+
+def _lowered(
+    text: str, target: str, schedule: str | None, name: str, variables: dict[str, Any]
+) -> Module:
+    code = _compiled(text, name)
+    variables["target"] = target
+    _run(code, variables, name)
     if OUTPUT not in variables:
-        raise ParseError(f"the program has no `{OUTPUT}`", hint=_WANTED, where=NAME)
+        raise ParseError(f"the program has no `{OUTPUT}`", hint=_WANTED, where=name)
     # The bridge tells the place of who calls it: that is the statement that says `output`.
-    asked = compile("\n" * (_line(text) - 1) + "lower(output, target=target)", NAME, "eval")
-    found: Module = _run(asked, {"lower": lower, OUTPUT: variables[OUTPUT], "target": target})
+    asked = compile("\n" * (_line(text) - 1) + "lowered(output, target)", name, "eval")
+    own = {"lowered": by_schedule(schedule), OUTPUT: variables[OUTPUT], "target": target}
+    found: Module = _run(asked, own, name)
     return found
 
 
-def _compiled(text: str) -> CodeType:
+def _unreadable(name: str) -> ParseError:
+    return ParseError(
+        "no pipeline that Halide can read",
+        why="it is damaged, empty, or of another version of Halide",
+        hint="write it with `serialize_pipeline` of the Halide that is installed here",
+        where=name,
+    )
+
+
+def _is_readable(data: bytes) -> bool:
+    """Whether Halide reads it and lives: another process tries."""
+    child = os.fork()
+    if not child:
+        try:
+            faulthandler.disable()
+            for number in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+            deserialized(data)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _compiled(text: str, name: str) -> CodeType:
     try:
-        return compile(text, NAME, "exec", dont_inherit=True)
+        return compile(text, name, "exec", dont_inherit=True)
     except SyntaxError as error:
-        where = ":".join(str(n) for n in (NAME, error.lineno, error.offset) if n)
+        where = ":".join(str(n) for n in (name, error.lineno, error.offset) if n)
         raise ParseError(f"the program is no Python: {error.msg}", where=where) from None
     except (ValueError, RecursionError, MemoryError) as error:  # a NUL, or nested too deeply
-        raise ParseError(f"the program is no Python: {error}", where=NAME) from None
+        raise ParseError(f"the program is no Python: {error}", where=name) from None
 
 
-def _run(code: CodeType, variables: dict[str, Any]) -> Any:
+def _run(code: CodeType, variables: dict[str, Any], name: str) -> Any:
     try:
         return eval(code, variables)
     except UserError:
         raise
     except MemoryError as error:
         raise LimitError(
-            "the program takes more memory than it is given", where=_place(error)
+            "the program takes more memory than it is given", where=_place(error, name)
         ) from (None)
     except BaseException as error:  # it may raise what it likes, SystemExit too
         what = f"the program raises {type(error).__name__}: {_said(error)}"
-        raise ParseError(what, where=_place(error)) from None
+        raise ParseError(what, where=_place(error, name)) from None
 
 
 def _said(error: BaseException) -> str:
@@ -80,11 +166,11 @@ def _said(error: BaseException) -> str:
         return "(what cannot be said)"
 
 
-def _place(error: BaseException) -> str:
+def _place(error: BaseException, name: str) -> str:
     """The innermost line of the program in which an error arose."""
     frames = traceback.walk_tb(error.__traceback__)
-    lines = [line for frame, line in frames if frame.f_code.co_filename == NAME]
-    return f"{NAME}:{lines[-1]}" if lines else NAME
+    lines = [line for frame, line in frames if frame.f_code.co_filename == name]
+    return f"{name}:{lines[-1]}" if lines else name
 
 
 def _line(text: str) -> int:

@@ -66,6 +66,44 @@ def is_input(value: object) -> TypeGuard[Named]:
     return isinstance(value, _hl.ImageParam | _hl.Param)
 
 
+def deserialized(data: bytes) -> Any:
+    """A Pipeline of what Halide has serialized; data that are damaged may end the process."""
+    found = _hl.deserialize_pipeline(data)
+    if not found.defined():
+        raise HalideError("the pipeline is empty")
+    return found
+
+
+def serialized(outputs: Sequence[Any], pipeline: Any = None) -> bytes:
+    """All that is defined and scheduled of some outputs, and what a ``pipeline`` requires of them,
+    if that is one. Names count. ``HalideError`` for what Halide cannot write.
+    """
+    found = b""
+    for one in (_hl.Pipeline([*outputs]), *([] if pipeline is None else [pipeline])):
+        data, parameters = _hl.serialize_pipeline(one, get_params=True)
+        said = [_said(p) for _, p in sorted(parameters.items())]
+        text = repr(said).encode()
+        found += len(data).to_bytes(8, "little") + bytes(data) + len(text).to_bytes(8, "little")
+        found += text
+    return found
+
+
+def _said(p: Any) -> tuple[object, ...]:
+    """What Halide's serialization leaves out of a parameter."""
+    if not p.is_buffer():
+        ends = (p.min_value(), p.max_value(), p.estimate())
+        return (p.name(), str(p.type()), *map(str, ends))
+    dims = tuple(
+        str(said(d))
+        for d in range(p.dimensions())
+        for said in (
+            p.min_constraint, p.extent_constraint, p.stride_constraint,
+            p.min_constraint_estimate, p.extent_constraint_estimate,
+        )
+    )  # fmt: skip
+    return (p.name(), str(p.type()), p.host_alignment(), str(p.memory_type()), *dims)
+
+
 GPU_SHARED: Any = _hl.MemoryType.GPUShared
 REGISTER: Any = _hl.MemoryType.Register
 GUARD: Any = _hl.TailStrategy.GuardWithIf

@@ -1,9 +1,9 @@
-"""``python -m selector``: the text form on the command line, without Halide.
+"""``python -m selector``: programs on the command line.
 
-    python -m selector dump FILE.vir       read, verify and print it (--json: as data)
-    python -m selector select FILE.vir     the selected program (--source: the emitted CUDA;
+    python -m selector dump FILE           read, verify and print it (--json: as data)
+    python -m selector select FILE         the selected program (--source: the emitted CUDA;
     --kernels: what that is printed from, --after PASS: before further passes)
-    python -m selector explain FILE.vir    what went to which instruction by which rules; what did
+    python -m selector explain FILE        what went to which instruction by which rules; what did
     not, and why
     python -m selector apply KERNEL ...    a saved kernel over images in files (apply --help)
     python -m selector aot FILE...         a C++ library of saved kernels or programs (aot --help)
@@ -11,8 +11,11 @@
     python -m selector serve               the compile service (serve --help)
     python -m selector fuzz                random programs against every oracle (fuzz --help)
 
-``-`` reads standard input. A mistake of the user ends in one message and exit code 2; ``explain``
-of a program with statements that were asked onto a tensor unit and cannot go there in exit code 1.
+A FILE is a program in the text form (``-``: standard input), for which Halide is not needed; or, by
+its name, a pipeline: FILE.py, Python that calls one ``output``, or FILE.hlpipe, which Halide has
+serialized. ``--schedule auto`` lets the compiler schedule it. A mistake of the user ends in one
+message and exit code 2; ``explain`` of a program with statements that were asked onto a tensor unit
+and cannot go there in exit code 1.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from selector.ir.module import Module
 from selector.service.command import add_options
 from selector.targets import TARGETS, find_target
 from selector.workbench.commands import add_commands
-from selector.workbench.programs import read_program
+from selector.workbench.programs import LOWERED, read_program
 
 if TYPE_CHECKING:
     from selector.kernel import Kernel
@@ -68,13 +71,12 @@ def _parser() -> argparse.ArgumentParser:
         ("explain", explain, "say what went to which instruction, and why"),
     ):
         command = commands.add_parser(name, help=what, description=what)
-        command.add_argument("file", metavar="FILE", help="a program in the text form, - for input")
+        command.add_argument("file", metavar="FILE", help="text form (- for input), .py or .hlpipe")
+        _add_schedule(command)
         command.add_argument("--json", action="store_true", help="as data")
         command.add_argument("--out", type=Path, help="write there, not to standard output")
         command.set_defaults(command=run)
-        if name != "dump":
-            targets = ", ".join(TARGETS)
-            command.add_argument("--target", default=DEFAULT_TARGET, help=targets)
+        command.add_argument("--target", default=DEFAULT_TARGET, help=", ".join(TARGETS))
         if name == "select":
             form = command.add_mutually_exclusive_group()
             form.add_argument("--source", action="store_true", help="print the emitted source")
@@ -99,17 +101,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_schedule(command: argparse.ArgumentParser) -> None:
+    about = "auto: the compiler's own, of a pipeline"
+    command.add_argument("--schedule", choices=("auto",), help=about)
+
+
 def _add_aot(command: argparse.ArgumentParser) -> None:
     """``aot``: what a build calls."""
     command.description = "Write a C++ library with one function, for several targets if need be."
     command.add_argument(
-        "files", nargs="+", metavar="FILE", help="saved kernels, or programs in the text form"
+        "files", nargs="+", metavar="FILE", help="saved kernels, or programs (.vir, .py, .hlpipe)"
     )
+    _add_schedule(command)
     command.add_argument("--out", type=Path, required=True, help="the folder")
     command.add_argument("--name", help="the function's; default: that of the first kernel")
-    command.add_argument(
-        "--target", action="append", help="for programs in the text form; may be given repeatedly"
-    )
+    command.add_argument("--target", action="append", help="for programs; may be given repeatedly")
     command.add_argument(
         "--trust", action="store_true", help="the files' code for the CPU is known to be good"
     )
@@ -122,9 +128,13 @@ def aot(options: argparse.Namespace) -> int:
 
     kernels: list[Kernel] = []
     for file in options.files:
-        if file.endswith(".vir") or file == "-":
-            module = read_program(file)
-            kernels += [compile_module(module, t) for t in options.target or [DEFAULT_TARGET]]
+        targets = options.target or [DEFAULT_TARGET]
+        if file.endswith(LOWERED):
+            modules = [read_program(file, target, options.schedule) for target in targets]
+            kernels += map(compile_module, modules, targets)
+        elif file == "-" or file.endswith(".vir"):
+            module = read_program(file, schedule=options.schedule)
+            kernels += [compile_module(module, target) for target in targets]
         else:
             kernels.append(load(file, trust=options.trust))
     first, *others = kernels
@@ -153,8 +163,12 @@ def module_text(module: Module, as_json: bool) -> str:
 
 
 def dump(options: argparse.Namespace) -> int:
-    write(module_text(read_program(options.file), options.json), options.out)
+    write(module_text(_read(options), options.json), options.out)
     return 0
+
+
+def _read(options: argparse.Namespace) -> Module:
+    return read_program(options.file, find_target(options.target).name, options.schedule)
 
 
 def select(options: argparse.Namespace) -> int:
@@ -162,8 +176,7 @@ def select(options: argparse.Namespace) -> int:
     from selector import pipeline
     from selector.api import compile_module
 
-    module = read_program(options.file)
-    target = find_target(options.target)
+    module, target = _read(options), find_target(options.target)
     if options.kernels and target.family != "cuda":
         raise UserError(
             f"{target.name} has no kernels", hint="`--source` prints what is emitted for it"
@@ -183,7 +196,7 @@ def explain(options: argparse.Namespace) -> int:
     """Print the report of a selection that lets misses pass."""
     from selector.eqsat.select import select as run_selection
 
-    module = read_program(options.file)
+    module = _read(options)
     report = run_selection(module, find_target(options.target), strict=False).report
     laws = options.laws
     text = json.dumps(report.as_dict(laws=laws), indent=2) if options.json else report.text(laws)

@@ -58,12 +58,8 @@ def compile_module(
     work = pipeline.Work(module, resolve_target(target), strict, only)
     clock = pipeline.Clock()
     entry = _cache_entry(work) if cache else None
-    if entry is not None:
-        start = time.perf_counter()
-        found = entry[0].get(entry[1])
-        if found is not None:
-            clock.time("cached", start)
-            return _warned(Kernel(found, clock, entry))
+    if entry is not None and (kernel := compiled_before(*entry)) is not None:
+        return kernel
     if service is not None:
         return _warned(_compiled_elsewhere(work, clock, entry, service))
     work = pipeline.run(work, clock)
@@ -77,6 +73,16 @@ def compile_module(
     kernel = Kernel(artifact, clock, entry)
     kernel.report = report
     return _warned(kernel)
+
+
+def compiled_before(cache: KernelCache, key: str) -> Kernel | None:
+    """The kernel that a cache has under a key."""
+    clock, start = pipeline.Clock(), time.perf_counter()
+    found = cache.get(key)
+    if found is None:
+        return None
+    clock.time("cached", start)
+    return _warned(Kernel(found, clock, (cache, key)))
 
 
 def _compiled_elsewhere(

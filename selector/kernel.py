@@ -106,6 +106,11 @@ class Kernel:
         return self.plan.name
 
     @property
+    def cache_key(self) -> str | None:
+        """Its name in the kernel cache; None if it is not there."""
+        return None if self._entry is None else self._entry[1]
+
+    @property
     def trusted(self) -> bool:
         """Whether code for the CPU may be run: it was compiled here, or loaded with trust."""
         return self._trust

@@ -200,11 +200,16 @@ def along_dims(
     elif most > 1 and len(parallel) > 1 and not serial:
         lanes = most
     vector = bool(serial) and _is_vector(extents[0], member.types[0].bytes)
-    if alone and len(serial) == 1 and not vector and body.stage.number == 0 and len(parallel) > 1:
-        channel = member.args[0], extents[0] or 0
-        lanes = lanes_of(body, member.args[lead], member.types[0].bytes, channel=channel)
+    if alone and len(serial) == 1 and body.stage.number == 0 and len(parallel) > 1:
+        channel, bytes_ = (member.args[0], extents[0] or 0), member.types[0].bytes
+        lanes = lanes_of(body, member.args[lead], bytes_, channel=channel)
+        if vector:  # as many pixels as a thread stores at once
+            lanes = min(lanes, VECTOR // (channel[1] * bytes_))
         if lanes > 1:
             func.unroll(serial[0])
+            vector = False
+    if lanes > 1 and parallel and not serial and _is_ragged(known, member, lead, lanes):
+        lanes = 1
     rows = rows if several and lanes == 1 else 1
     about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
     turn = turn_of(body, member.args[0], extents[0]) if lanes > 1 else 0
@@ -213,6 +218,14 @@ def along_dims(
         func.vectorize(serial[0])
     near = _reads_again(body, member, rest[1:], placement)
     return spread(script, func, parallel, serial, rows, lanes, about, turn, length, near)
+
+
+def _is_ragged(known: Guess, member: Member, d: int, lanes: int) -> bool:
+    """Whether rows are told to be short and no vectors: most begin at no multiple, and what is
+    left of each at both ends is much beside it.
+    """
+    extent = known.extent(member, d) if known.tells(member, d) else 0
+    return extent % lanes > 0 and extent <= LANES * lanes
 
 
 def _reads_again(body: Body, member: Member, outer: Sequence[int], placement: Placement) -> bool:

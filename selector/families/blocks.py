@@ -112,10 +112,10 @@ def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[fl
     if flat:
         space = [Tile(RUN, 1, 256, 1)]
     else:
-        short = next((x for x in (4, 8, 16) if RUN * x >= sums.n), LANES)
+        short = [x for x in (4, 8, 16) if RUN * x >= sums.n][:1] or _narrower(sums.n)
         space = [
             Tile(RUN, m, lanes, warps * LANES // lanes)
-            for lanes in dict.fromkeys((LANES, short))
+            for lanes in (LANES, *short)
             for m in (16, 8, 4, 2)
             for warps in (8, 4, 2, 1)
             if warps >= WARPS or (m == 2 and 2 * m * warps * LANES // lanes > sums.m)
@@ -123,6 +123,15 @@ def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[fl
     least = min(space, key=lambda tile: tile.n * tile.m)
     fitting = [tile for tile in space if tile.fits(sums)] or [least]
     return [(cycles(sums, tile, machine), tile) for tile in fitting]
+
+
+def _narrower(n: int) -> list[int]:
+    """Lanes of tiles that together go less far beyond the last of ``n`` results."""
+
+    def covered(lanes: int) -> int:
+        return ceil(n / (RUN * lanes)) * lanes
+
+    return [lanes for lanes in (16, 8) if covered(lanes) < covered(LANES)]
 
 
 def cycles(sums: Sums, tile: Tile, machine: Machine) -> float:

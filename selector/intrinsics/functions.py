@@ -110,7 +110,7 @@ def _round_half_even(x: Array) -> Array:
     return np.rint(x)  # type: ignore[arg-type]
 
 
-_ROUNDED = {"expf": "exp_rounded", "exp2f": "exp2_rounded"}
+_ROUNDED = {"expf": "exp_rounded", "exp2f": "exp2_rounded", "powf": "pow_rounded"}
 """Functions of less precision, which rounding to 16 bits hides (see the CUDA preamble)."""
 
 ROUNDED = frozenset(_ROUNDED.values())

@@ -29,11 +29,14 @@ def unclamped(e: Expr, along: str) -> Expr:
 
 
 def clamps(coordinate: Affine) -> tuple[Affine, ...]:
-    """The least that a coordinate is, and the most, unless that is less, where it is clamped."""
-    match coordinate.terms:
+    """The least that a coordinate is, and the most, unless that is less, where it is clamped; so
+    many elements beside it, too.
+    """
+    beside = coordinate.offset
+    match (coordinate - beside).terms:
         case (((Binary(BinaryOp.MAX, Binary(BinaryOp.MIN, a, b), IntImm() as low),), 1),):
             loads = [holds(e, Load) for e in (a, b)]
-            return Affine.of(low), Affine.of(a if loads[1] else b)
+            return Affine.of(low) + beside, Affine.of(a if loads[1] else b) + beside
         case _:
             return ()
 

@@ -16,8 +16,8 @@ that are alike the lowest one stays. What several threads of a block do already 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
 from functools import reduce
 from itertools import count
 
@@ -29,9 +29,11 @@ from selector.ir.nodes import (
     Binary,
     BinaryOp,
     Block,
+    Broadcast,
     Compare,
     CompareOp,
     Expr,
+    FloatImm,
     For,
     ForKind,
     IfThenElse,
@@ -45,7 +47,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, binary, div, mod, mul
-from selector.ir.traverse import free_vars, substitute, walk_expr
+from selector.ir.traverse import free_vars, substitute, walk_expr, walk_stmt
 from selector.ir.types import INT32, Type
 
 PARTS = (1 << 16, 1 << 10, 1 << 5)  # of the domain, of those, and of those
@@ -61,7 +63,8 @@ _EXTREMA = {BinaryOp.MAX: True, BinaryOp.MIN: False}
 class _Choice:
     """``loops`` around it, outermost first, in those over ``blocks``, if these have one each; by
     buffer what is ``found`` and its ``type``, which is kept ``at`` an element; of the buffer ``by``
-    the ``larger`` value is better, or the smaller one.
+    the ``larger`` value is better, or the smaller one. ``before``: what is in buffers until then,
+    where that is the same number everywhere.
     """
 
     blocks: tuple[For, ...]
@@ -71,30 +74,45 @@ class _Choice:
     types: dict[str, Type]
     by: str
     larger: bool
+    before: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
 
 
 def share_choices(module: Module) -> Module:
     """The module whose choices by one thread are shared by many."""
-    body = _shared(module.body, count())
+    body = _shared(module.body, module.body, count())
     return module if body is module.body else replace(module, body=body)
 
 
-def _shared(s: Stmt, numbers: Iterator[int]) -> Stmt:
+def _shared(s: Stmt, whole: Stmt, numbers: Iterator[int]) -> Stmt:
     match s:
         case Allocate(body=body) | LetStmt(body=body):
-            inner = _shared(body, numbers)
+            inner = _shared(body, whole, numbers)
             return s if inner is body else replace(s, body=inner)
         case Block(stmts):
-            found = tuple(_shared(x, numbers) for x in stmts)
+            found = tuple(_shared(x, whole, numbers) for x in stmts)
             return s if all(a is b for a, b in zip(found, stmts, strict=True)) else Block(found)
         case For(kind=ForKind.GPU_BLOCK):
             choice = _choice_of(s)
             if choice is None:
                 return s
+            choice = replace(choice, before=_before(choice, s, whole))
             stem = f"{choice.by}.best{next(numbers)}"
             return _by_blocks(choice, stem) if choice.blocks else _by_many(choice, stem)
         case _:
             return s
+
+
+def _before(choice: _Choice, s: Stmt, whole: Stmt) -> dict[str, Expr]:
+    """What is in the buffers of a choice that is looked for in ``s``, where all that is stored in
+    them elsewhere is one number.
+    """
+    own, found = set(map(id, walk_stmt(s))), dict[str, set[Expr]]()
+    for x in walk_stmt(whole):
+        if isinstance(x, Store) and x.buffer in choice.found and id(x) not in own:
+            value = x.value.value if isinstance(x.value, Broadcast) else x.value
+            found.setdefault(x.buffer, set()).add(value)
+    alike = {b: next(iter(values)) for b, values in found.items() if len(values) == 1}
+    return {b: value for b, value in alike.items() if isinstance(value, IntImm | FloatImm)}
 
 
 # ------------------------------------------------------------------ recognition
@@ -258,7 +276,7 @@ def _own(choice: _Choice, name: str) -> dict[str, str]:
 
 def _known(choice: _Choice, buffer: str) -> Expr:
     """What is there before."""
-    return Load(choice.types[buffer], buffer, choice.at)
+    return choice.before.get(buffer) or Load(choice.types[buffer], buffer, choice.at)
 
 
 def _best(buffer: str, t: Type) -> Expr:

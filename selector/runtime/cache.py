@@ -1,11 +1,12 @@
 """The kernel cache: compiled kernels on disk, found by what went into them.
 
 An entry is an artifact (``runtime.artifact``), named by a hash of the program's text, the target
-and the versions of everything that has a say in the result. Entries are written in one step and
-checked when read, so any number of processes may share a folder; a damaged entry counts as a miss
-and is removed. Entries are code that is run without a question, so the folder is one that nobody
-else can write to (``environment.cache_directory``). When the folder outgrows ``limit``, the entries
-that were not used for longest go.
+and the versions of everything that has a say in the result. Notes beside them say where kernels are
+of which more than the text is known. Entries are written in one step and checked when read, so any
+number of processes may share a folder; a damaged entry counts as a miss and is removed. Entries are
+code that is run without a question, so the folder is one that nobody else can write to
+(``environment.cache_directory``). When the folder outgrows ``limit``, the entries that were not
+used for longest go.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from selector.diagnostics import ArtifactError
 from selector.runtime.artifact import Artifact, bytes_of, from_bytes, to_bytes, write_atomically
 
 LIMIT = 512 << 20
-_SUFFIX = ".kernel"
+_SUFFIX, _NOTE = ".kernel", ".note"
 
 
 def key_of(parts: Mapping[str, str]) -> str:
@@ -64,6 +65,25 @@ class KernelCache:
             return
         self._evict(path)
 
+    def note(self, key: str) -> str | None:
+        """What was noted under a key, or None."""
+        path = self.path(key).with_suffix(_NOTE)
+        try:
+            found = path.read_text()
+        except (OSError, ValueError):
+            return None
+        _touch(path)
+        return found
+
+    def put_note(self, key: str, text: str) -> None:
+        """Keep a short text beside the kernels."""
+        path = self.path(key).with_suffix(_NOTE)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(path, text.encode())
+        except OSError:
+            return
+
     def _evict(self, newest: Path) -> None:
         entries = self._entries()
         total = sum(size for _, size, _ in entries)
@@ -77,7 +97,9 @@ class KernelCache:
     def _entries(self) -> list[tuple[float, int, Path]]:
         """Time of last use, bytes and path of every entry."""
         entries: list[tuple[float, int, Path]] = []
-        for path in self.folder.glob(f"*/*{_SUFFIX}"):
+        for path in self.folder.glob("*/*"):
+            if path.suffix not in (_SUFFIX, _NOTE):
+                continue
             try:
                 status = path.stat()
             except OSError:

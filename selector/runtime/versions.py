@@ -64,12 +64,12 @@ def fingerprint(*packages: str) -> str:
     digest = hashlib.sha256()
     for package in packages:
         for path in _sources(ours + package):
-            digest.update(f"{path.removeprefix(ours)} {_hash_of(path)};".encode())
+            digest.update(f"{path.removeprefix(ours)} {content_of(path)};".encode())
     return digest.hexdigest()[:16]
 
 
-def _hash_of(path: str) -> str:
-    """Of a file's content. There are hundreds: a file object takes longer than to read most."""
+def content_of(path: str) -> str:
+    """A hash of a file. There are hundreds: a file object takes longer than to read most."""
     digest, file = hashlib.sha256(), os.open(path, os.O_RDONLY)
     try:
         while part := os.read(file, 1 << 18):

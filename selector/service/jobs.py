@@ -136,7 +136,7 @@ def _work(request: Mapping[str, Any], watch: Watch, strict: bool) -> pipeline.Wo
 
 def _ir(request: Mapping[str, Any]) -> dict[str, object]:
     """The program that was compiled, for who sent another one."""
-    return {"ir": request["ir"]} if request["kind"] == "python" else {}
+    return {} if request["kind"] == "ir" else {"ir": request["ir"]}
 
 
 def _program(ir: object) -> Module:

@@ -52,9 +52,14 @@ class Programs:
             raise InternalError("programs in Python cannot be confined here")
         return found
 
-    def lower(self, text: str, target: str) -> str:
-        """The loops of a program, in the text form; ``UserError`` for its mistakes."""
-        frames.write(self.requests, Frame({"target": target}, text.encode()))
+    def lower(
+        self, data: bytes, target: str, schedule: str | None = None, *, serialized: bool = False
+    ) -> str:
+        """The loops of a program, in the text form; ``UserError`` for its mistakes. It is Python,
+        or what Halide has ``serialized``.
+        """
+        header = {"target": target, "schedule": schedule, "serialized": serialized}
+        frames.write(self.requests, Frame(header, data))
         found = self._next()
         try:  # it comes from the program's own process: it may be anything
             if found.header.get("event") == "lowered":

@@ -41,8 +41,11 @@ class _Request(BaseModel):
     )
 
     kind: Annotated[
-        Literal["ir", "python"],
-        Field(description="What is given: `ir`, or Python as `program` where it is taken."),
+        Literal["ir", "python", "hlpipe"],
+        Field(
+            description="What is given: `ir`; or as `program`, where these are taken, Python or a "
+            "pipeline that Halide has serialized."
+        ),
     ] = "ir"
     ir: Annotated[
         str | dict[str, Any] | None,
@@ -54,10 +57,14 @@ class _Request(BaseModel):
     program: Annotated[
         str | None,
         Field(
-            description="Python that schedules a Func and calls it `output`; `target` is a "
-            "variable of it.",
+            description="Python that makes a Func and calls it `output`; `target` is a variable "
+            "of it. Or what Halide has serialized, in base64.",
             max_length=_PROGRAM_LIMIT,
         ),
+    ] = None
+    schedule: Annotated[
+        Literal["auto"] | None,
+        Field(description="`auto`: the compiler schedules what the program leaves open."),
     ] = None
     target: Annotated[
         str, Field(description=f"One of {', '.join(TARGETS)}.", examples=["sm_80"], max_length=64)
@@ -283,11 +290,13 @@ def read_link(body: bytes) -> bytes:
 def _validated(shape: type[_Request], body: bytes) -> _Request:
     try:
         found = shape.model_validate_json(body)
-        wanted, other = ("program", "ir") if found.kind == "python" else ("ir", "program")
+        wanted, other = ("ir", "program") if found.kind == "ir" else ("program", "ir")
         if getattr(found, wanted) is None:
             raise _wrong(wanted, f"Field required where `kind` is `{found.kind}`")
         if getattr(found, other) is not None:
             raise _wrong(other, f"No such field where `kind` is `{found.kind}`")
+        if found.kind == "ir" and found.schedule is not None:
+            raise _wrong("schedule", "Loops have theirs: no such field where `kind` is `ir`")
         return found
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]

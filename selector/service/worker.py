@@ -8,6 +8,7 @@ Standard output is for messages alone: whatever else writes there goes to the er
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -63,7 +64,7 @@ def _serve(request: Frame, answers: BinaryIO, programs: Programs | None = None) 
     try:
         fields = read_request(str(request.header["kind"]), request.body)
         rules = bool(fields["rules"])
-        if fields["kind"] == "python":
+        if fields["kind"] != "ir":
             watch("python")
             fields["ir"] = _lowered(fields, programs)
         answer, artifact = jobs.perform(str(request.header["kind"]), fields, watch)
@@ -98,7 +99,16 @@ def _lowered(fields: dict[str, Any], programs: Programs | None) -> str:
             "send `str(halide_bridge.lower(output))` as `ir`",
         )
         raise ParseError(what, hint=hint, where="kind")
-    return programs.lower(fields["program"], find_target(fields["target"]).name)
+    target, serialized = find_target(fields["target"]).name, fields["kind"] == "hlpipe"
+    data = _decoded(fields["program"]) if serialized else fields["program"].encode()
+    return programs.lower(data, target, fields["schedule"], serialized=serialized)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise ParseError("the program is no base64", str(error), where="program") from None
 
 
 def _panicked(rules: bool, error: BaseException) -> Answer:

@@ -46,15 +46,7 @@ def run(what: str, *arguments: str, clone: Path) -> subprocess.CompletedProcess[
 def clone(tmp_path: Path) -> Path:
     """A copy of what the recipes touch and need."""
     ignore = shutil.ignore_patterns("__pycache__", "*.so")
-    for folder in (
-        "selector",
-        "rules",
-        "casestudies",
-        "halide_bridge",
-        "tests",
-        "cpp",
-        "requirements",
-    ):
+    for folder in ("cpp", "selector", "rules", "casestudies", "halide_bridge", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
     native = importlib.util.find_spec("halide_bridge._native")
     assert native is not None

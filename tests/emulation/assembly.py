@@ -169,6 +169,7 @@ INSTRUCTIONS: dict[str, Meaning] = {
     r"cvt\.rn\.f16x2\.f32": _result("half_pair"),
     r"cvt\.rn\.bf16x2\.f32": _result("brain_pair"),
     r"ex2\.approx\.ftz\.f32": _result("power_of_two"),
+    r"lg2\.approx\.f32": _result("log2f"),
     r"div\.full\.f32": lambda _, o: f"{o.one(0)} = {o.one(1)} / {o.one(2)};",
     r"tanh\.approx\.f32": _result("tanhf"),
     r"(add|sub|mul|min|max)(?:\.rn)?\.f16x2": lambda m, o: _result(f"{m[1]}_halves")(m, o),

@@ -49,3 +49,9 @@ def test_long_terms_and_wide_sums_have_small_tiles() -> None:
         tile = best(Sums(4096, 4096, 1, 4096, work=work, registers=registers))
         assert tile.n * tile.m == most
     assert Tile(4, 4, 32, 8).written_out((21, 21), work=3) == 1
+
+
+def test_some_narrow_tiles_cover_what_a_wide_one_goes_beyond() -> None:
+    """Of 65 results 128 would be computed."""
+    assert best(Sums(65, 65536, 2, 128)).extents[0] == 32
+    assert best(Sums(128, 65536, 2, 128)).extents[0] == 128

@@ -193,3 +193,13 @@ def test_short_rows_and_what_several_threads_look_for_stay_as_they_are() -> None
     update.reorder(f.rvars(0)[0], xi, xo).gpu_blocks(xo).gpu_threads(xi)
     out.compute_root().split(out.args()[0], xo, xi, 32).gpu_blocks(xo).gpu_threads(xi)
     assert "best0" not in hb.compile(out, target="sm_90a").source
+
+
+def test_what_a_search_begins_with_is_no_load() -> None:
+    """Threads wait for nothing but their row before they have looked at it."""
+    out = of_rows()[0]
+    source = hb.compile(
+        out, target="sm_90a", schedule="auto", sizes={"a": (64, 5000), "out": (64,)}
+    ).source
+    search = next(k for k in source.split("__global__") if "turn_held" in k)
+    assert search.index("turn_held") < search.index("await_launches()")

@@ -126,3 +126,25 @@ def test_with_a_service_that_takes_python(python: Server, browser: Any) -> None:
         settled(page, "wrong")
         assert page.input_value("#kind") == "python"
         assert page.input_value("#program").endswith("\noops\n")
+
+
+PLAIN = """import halide as hl
+x, y = hl.Var("x"), hl.Var("y")
+image, output = hl.ImageParam(hl.Float(32), 2, "image"), hl.Func("output")
+output[x, y] = image[x, y] + image[x + 1, y]
+"""
+
+
+def test_the_compiler_schedules_what_nobody_has(python: Server, browser: Any) -> None:
+    """Asked to; a link keeps that it was."""
+    with opened(browser, python) as page:
+        settled(page, "good")
+        assert not page.is_visible("#auto")
+        page.select_option("#kind", "python")
+        page.fill("#program", PLAIN)
+        page.check("#auto")
+        until(page, "document.querySelector('#lowered').textContent.includes('gpu_block')")
+        page.click("#share")
+        page.goto(page.input_value("#shared[open] #address"))
+        until(page, "document.querySelector('#lowered').textContent.includes('gpu_block')")
+        assert page.is_checked("#auto")

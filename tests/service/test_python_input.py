@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import base64
+from typing import Any
 
 import pytest
 from service_tools import ROOT, SECRET, Server
@@ -42,6 +44,32 @@ def test_it_is_the_text_form_from_there_on(python: Server) -> None:
     (update,) = (s for s in made.data["report"]["statements"] if s["instruction"])
     line = 1 + BLUR[: BLUR.index("hb.store_in")].count("\n")
     assert update["location"] == f"program:{line}"
+
+
+PLAIN = """import halide as hl
+x, y = hl.Var("x"), hl.Var("y")
+image, output = hl.ImageParam(hl.Float(32), 2, "image"), hl.Func("output")
+output[x, y] = image[x, y] + image[x + 1, y]
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "amx"])
+def test_the_compiler_schedules_it(python: Server, target: str) -> None:
+    made = ask(python, "compile", PLAIN, target=target, schedule="auto")
+    assert made.status == 200, made.body
+    assert made.data["ir"] == str(lower_source(PLAIN, target, "auto"))
+
+
+def test_what_halide_has_serialized(python: Server) -> None:
+    made: dict[str, Any] = {}
+    exec(PLAIN + "data = hl.serialize_pipeline(hl.Pipeline(output))", made)
+    data = base64.b64encode(made["data"]).decode()
+    answer = ask(python, "compile", data, kind="hlpipe", schedule="auto")
+    assert answer.status == 200, answer.body
+    assert answer.data["ir"] == str(lower_source(PLAIN, "sm_90a", "auto"))
+    for program in ("!", base64.b64encode(b"damaged" * 40).decode()):
+        answer = ask(python, "compile", program, kind="hlpipe")
+        assert (answer.status, answer.error["kind"]) == (422, "ParseError")
 
 
 def test_it_is_explained_and_drawn(python: Server) -> None:

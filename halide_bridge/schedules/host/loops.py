@@ -42,7 +42,7 @@ def by_vectors(script: Script, func: Recorded, member: Member, placement: Placem
         for e in (placement.extent(member.name, d) for d in range(len(member.args)))
     ]
     lead = next((d for d, s in enumerate(short) if not s), 0)
-    return _spread(script, func, func.args(), lead, (), VECTOR // first.bytes)
+    return _spread(script, func, func.args(), lead, (), VECTOR // member.types[0].bytes)
 
 
 def _spread(

@@ -46,6 +46,7 @@ function restore(session) {
   $("program").value = text();
   $("own").value = session.rules;
   $("strict").checked = session.strict;
+  $("auto").checked = session.auto;
   if (targets.some((t) => t.name === session.target)) $("target").value = session.target;
   else session.target = $("target").value;
   offerInstructions();
@@ -94,6 +95,7 @@ function offerInstructions() {
 function showKind() {
   const { kind, example } = state.session;
   $("kind").value = kind;
+  $("auto").parentElement.hidden = kind !== "python";
   $("program").placeholder = ABOUT[kind];
   $("stages-of-program").hidden = kind !== "python";
   $("selected-name").hidden = kind === "python";
@@ -218,7 +220,10 @@ function listenToChoices() {
     restore({ ...state.session, kind: $("kind").value });
     leaveLink();
   });
-  const choices = { target: () => $("target").value, only: () => $("only").value, strict: () => $("strict").checked };
+  const choices = {
+    target: () => $("target").value, only: () => $("only").value,
+    strict: () => $("strict").checked, auto: () => $("auto").checked,
+  };
   for (const [name, value] of Object.entries(choices)) {
     $(name).addEventListener("change", () => {
       state.session[name] = value();

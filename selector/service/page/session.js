@@ -2,10 +2,10 @@
 
 const KEY = "tensor-selector.session";
 const FIELDS = {
-  kind: "ir", ir: "", python: "", target: "sm_80", strict: true, rules: "", only: "",
+  kind: "ir", ir: "", python: "", auto: false, target: "sm_80", strict: true, rules: "", only: "",
   tab: "cuda", compared: "cuda", statement: 0, example: "",
 };
-const TEXTS = { kind: "ir", text: "", rules: "", only: "", strict: true };
+const TEXTS = { kind: "ir", text: "", auto: false, rules: "", only: "", strict: true };
 export const TABS = ["cuda", "kernels", "sass", "graph"];
 export const COMPARED = ["selected", "cuda", "sass"];
 const KINDS = ["ir", "python"];
@@ -38,13 +38,14 @@ function checked(data) {
 }
 
 // The program as it is now: what `other.held` keeps.
-export function version({ kind, rules, only, strict, ...session }) {
-  return { kind, text: session[kind], rules, only, strict };
+export function version({ kind, auto, rules, only, strict, ...session }) {
+  return { kind, text: session[kind], auto, rules, only, strict };
 }
 
 // A request of the service about a version, for a target.
-export function question({ kind, text, rules, only }, target) {
-  const program = kind === "python" ? { kind, program: text } : { ir: text };
+export function question({ kind, text, auto, rules, only }, target) {
+  const schedule = auto ? { schedule: "auto" } : {};
+  const program = kind === "python" ? { kind, program: text, ...schedule } : { ir: text };
   return { ...program, target, rules, instructions: only ? [only] : null };
 }
 
@@ -55,9 +56,9 @@ export function toLink(session) {
   return { ...question(version(session), session.target), strict, view };
 }
 
-export function fromLink({ view = {}, kind = "ir", program, ir, instructions, ...rest }) {
-  const text = kind === "python" ? program : ir;
-  return checked({ ...view, ...rest, kind, [kind]: text, only: instructions?.[0] ?? "" });
+export function fromLink({ view = {}, kind = "ir", program, ir, schedule, instructions, ...rest }) {
+  const text = kind === "python" ? program : ir, auto = schedule === "auto";
+  return checked({ ...view, ...rest, kind, [kind]: text, auto, only: instructions?.[0] ?? "" });
 }
 
 // For a reload in the middle of typing.

@@ -30,6 +30,14 @@ from selector.gpu.codegen.scalars.builtins import (
     widened,
 )
 from selector.gpu.codegen.scalars.names import Names
+from selector.gpu.codegen.scalars.precision import (
+    as_byte,
+    called,
+    is_byte,
+    is_rounded,
+    root_of,
+    rounded_next,
+)
 from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.ir.expressions import all_of, below, chosen, element, equal, minus, pointer, times
 from selector.intrinsics.functions import POWER_OF_TWO, PureFunction, find_function
@@ -58,15 +66,6 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import literal
 from selector.ir.types import FLOAT16, FLOAT32, UINT16, UINT32, Kind, Type
-
-
-def _called(e: Call) -> tuple[PureFunction | None, tuple[Expr, ...]]:
-    """The function that a call is of, if it is a pure one, and its arguments."""
-    match e:
-        case Call(_, "pow_f32", (FloatImm(2.0), exponent)):
-            return POWER_OF_TWO, (exponent,)
-        case _:
-            return find_function(e.name), e.args
 
 
 class ScalarEmitter:
@@ -106,12 +105,12 @@ class ScalarEmitter:
                 return self.names.legal(e)
             case Cast(t, Call() as v) if is_half(t.element) and v.type.bits == 32:
                 return converted(self._call(v, rounded=True), t)
-            case Cast(t, Binary(BinaryOp.DIV, a, b)) if self._divides_rounded(t, a):
-                return converted(
-                    Call(FLOAT32, "divided_rounded", (self._near(a), self._near(b))), t
-                )
-            case Cast(t, Binary(BinaryOp.MUL, a, _) as product) if self._divides_rounded(t, a):
-                return converted(self._near(product), t)
+            case Cast(t, Binary(op) as v) if self._is_rounded(t, v):
+                v = rounded_next(v)
+                apart = op in (BinaryOp.MUL, BinaryOp.DIV)
+                return converted(self._near(v) if apart else self.legal(v), t)
+            case Cast(t, Binary() as v) if self.language == "CUDA" and is_byte(t, v):
+                return converted(self.legal(as_byte(v)), t)
             case Cast(t, Cast(h, Call() as v)) if (name := self._as_rounded(t, h, v)) is not None:
                 return Call(t, name, (self.legal(v.args[0]),))
             case Cast(t, v):
@@ -130,6 +129,8 @@ class ScalarEmitter:
                 return self.load(e)
             case Call(_, "near", (Call() as v,)):
                 return self._call(v, rounded=True)
+            case Call(_, "near", (v,)):
+                return self._near(v)
             case Call():
                 return self._call(e)
             case Broadcast(v, 1) | ExprVar(v) | LocToLoc(_, _, v) | Ramp(v, _, 1):
@@ -139,17 +140,17 @@ class ScalarEmitter:
             case _:
                 assert_never(e)
 
-    def _divides_rounded(self, t: Type, a: Expr) -> bool:
-        """Whether a quotient or product of floats that is rounded to 16 bits next may be less
-        exact.
-        """
-        return self.language == "CUDA" and is_half(t.element) and a.type == FLOAT32
+    def _is_rounded(self, t: Type, e: Expr) -> bool:
+        """Whether what is computed of floats is rounded to 16 bits next, and may be less exact."""
+        return self.language == "CUDA" and is_half(t.element) and e.type == FLOAT32
 
     def _near(self, e: Expr) -> Expr:
-        """Of such a quotient or product: an exponential is as good as one that is rounded, alone or
-        with a number added that is above 0.
+        """Of such a quotient or product: its factors, too, and an exponential is as good as one
+        that is rounded, alone or with a number added that is above 0.
         """
         match e:
+            case Binary(BinaryOp.DIV, a, b):
+                return Call(FLOAT32, "divided_rounded", (self._near(a), self._near(b)))
             case Binary(BinaryOp.MUL, a, b):
                 return computed(BinaryOp.MUL, self._near(a), self._near(b), e.type)
             case Call(t, "exp_f32", _) if t == FLOAT32:
@@ -200,7 +201,7 @@ class ScalarEmitter:
     def _call(self, e: Call, *, rounded: bool = False) -> Expr:
         if e.name in ("tile.fill", "tile.read"):
             return self.legal(e.args[0])
-        function, args = _called(e)
+        function, args = called(e)
         if function is None:
             raw = e.name in RAW_ARGUMENTS
             found = self.builtin(e, [self.legal(a) if raw else self._operand(a) for a in e.args])
@@ -210,7 +211,10 @@ class ScalarEmitter:
                 f"the function {e.name!r} has no form in {self.language}",
                 hint="compute it in a Func of its own that runs outside the kernel",
             )
-        name = self.function(function, args[0].type, rounded=rounded or is_half(e.type))
+        if self.language == "CUDA" and (root := root_of(e)) is not None:
+            return Call(e.type, "root_times", (self.legal(args[0]), IntImm(root)))
+        rounded = (rounded or is_half(e.type)) and (function is POWER_OF_TWO or is_rounded(e))
+        name = self.function(function, args[0].type, rounded=rounded)
         t = FLOAT32 if is_half(e.type) else e.type
         return converted(Call(t, name, tuple(self._operand(a) for a in args)), e.type)
 

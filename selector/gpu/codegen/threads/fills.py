@@ -18,8 +18,13 @@ from selector.gpu.ir.nodes import Let
 from selector.ir.nodes import Expr, Load, Store
 from selector.ir.traverse import walk_expr
 
-FLIGHT = 8
-"""Elements of a thread that are on their way at once, at most."""
+FLIGHT, BYTES = 16, 32
+"""Elements of a thread that are on their way at once, at most, and bytes of them."""
+
+
+def flight_of(nest: Nest) -> int:
+    """How many elements of a nest a thread may have on their way."""
+    return min(FLIGHT, BYTES // nest.store.value.type.bytes)
 
 
 @dataclass(frozen=True, slots=True)

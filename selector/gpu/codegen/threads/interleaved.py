@@ -4,8 +4,10 @@
     out[3 l + 1] = b[...]
     out[3 l + 2] = c[...]
 
-All that they load is loaded once, and what they store lies side by side: it is stored as vectors.
-Where rows are not aligned, or a thread has pixels outside, neighbouring threads store neighbours.
+All that they load is loaded once, and what they store lies side by side: it is stored as vectors,
+or pixel by pixel where rows of it are not aligned and a pixel is one vector. A thread of which some
+pixels are outside stores its own one by one; where pixels are not aligned either, neighbouring
+threads store neighbours.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from selector.gpu.codegen.scalars.storage import Space, c_type
 from selector.gpu.codegen.threads.ends import deal_out
 from selector.gpu.codegen.threads.lanes import LANE, goes_on, one_lane
 from selector.gpu.codegen.threads.needs import Needs
+from selector.gpu.codegen.threads.nests import vector_digits
 from selector.gpu.codegen.threads.sums import ThreadStatements
 from selector.gpu.codegen.threads.vector_code import condition_of, load_windows
 from selector.gpu.codegen.threads.vectors import Vectors, Windows, vectors_of, widest
@@ -45,18 +48,32 @@ def emit_interleaved(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
     if found is None:
         return False
     w, context, last = code.context.writer, code.context, found.vectors[-1]
-    storage, count = context.storages[last.lane.buffer], len(found.stores)
-    per = widest(storage, count * last.needs.lanes)
+    stride, count = found.stride.name, len(found.stores)
     dense = Compare(CompareOp.EQ, found.stride, IntImm(count))
-    aligned = context.aligned_flag(last.lane.buffer, per, frozenset({found.stride.name}))
-    given = tuple(e for e in last.given if e != dense)
-    condition = condition_of(last.needs, (dense, *given), context)
-    with w.when(all_of((aligned, condition)) or aligned):
-        _store(found, per, context)
+    given = (dense, *(e for e in last.given if e != dense))
+    pixel, per = _at_once(found, context)
+    flags = context.aligned_flag(last.lane.buffer, pixel, frozenset({stride}))
+    condition = condition_of(last.needs, (), context)
+    with w.when(all_of((flags, *map(context.scalar.legal, given))) or flags):
+        with w.block() if condition is None else w.when(condition):
+            _store(found, pixel, per, context)
+        if condition is not None:
+            with w.otherwise():
+                for s in found.stores:
+                    code.each(s, vector_digits(last.needs.lanes, s.index), "rolled")
     with w.otherwise():
         for s in found.stores:
             deal_out(s, found.thread, code)
     return True
+
+
+def _at_once(found: _Pixels, context: KernelContext) -> tuple[int, int]:
+    """Elements of a vector where pixels, but not rows of them, begin at multiples, if that is any;
+    and where rows do.
+    """
+    last, count = found.vectors[-1], len(found.stores)
+    per = widest(context.storages[last.lane.buffer], count * last.needs.lanes)
+    return (count if per % count == 0 else per), per
 
 
 def _pixels(stores: Sequence[Store], code: ThreadStatements) -> _Pixels | None:
@@ -88,7 +105,7 @@ def _pixels(stores: Sequence[Store], code: ThreadStatements) -> _Pixels | None:
     return _Pixels(ordered, strides[0], threads[0], whole)
 
 
-def _store(found: _Pixels, per: int, context: KernelContext) -> None:
+def _store(found: _Pixels, pixel: int, per: int, context: KernelContext) -> None:
     """Load, compute and store them."""
     w, scalar, last = context.writer, context.scalar, found.vectors[-1]
     storage, count, lanes = context.storages[last.lane.buffer], len(found.stores), last.needs.lanes
@@ -99,11 +116,27 @@ def _store(found: _Pixels, per: int, context: KernelContext) -> None:
         for n, v in enumerate(found.vectors):
             own = element(storage.type, pointer(run), plus(times(name, count), n))
             w.store(own, scalar.legal(v.lane.value))
+    if pixel == per:
+        _vectors(found, run, per, context)
+        return
+    flag = context.aligned_flag(last.lane.buffer, per, frozenset({found.stride.name}))
+    with w.when(flag):
+        _vectors(found, run, per, context)
+    with w.otherwise():
+        _vectors(found, run, pixel, context)
+
+
+def _vectors(found: _Pixels, run: str, per: int, context: KernelContext) -> None:
+    """What is in the thread's array, as vectors of so many elements."""
+    count, last = len(found.stores), found.vectors[-1]
+    storage = context.storages[last.lane.buffer]
     start = to_affine(found.vectors[0].lane.index).rest(LANE)
-    for k in range(0, count * lanes, per):
-        at = storage.place(scalar.number((_dense(start, found.stride, count) + k).to_expr()))
+    for k in range(0, count * last.needs.lanes, per):
+        at = storage.place(
+            context.scalar.number((_dense(start, found.stride, count) + k).to_expr())
+        )
         to = behind(pointer(storage.base), storage.start, at)
-        w.add(StoreVector(to, pointer(run), k, per * storage.type.bytes))
+        context.writer.add(StoreVector(to, pointer(run), k, per * storage.type.bytes))
 
 
 def _dense(start: Affine, stride: Var, count: int) -> Affine:

@@ -19,7 +19,7 @@ from selector.gpu.codegen.threads.edges import (
     reaches_edges,
 )
 from selector.gpu.codegen.threads.ends import Row, deal_out, emit_ends
-from selector.gpu.codegen.threads.fills import FLIGHT, Flight, bring, brings
+from selector.gpu.codegen.threads.fills import Flight, bring, brings, flight_of
 from selector.gpu.codegen.threads.groups import emit_ahead, emit_together
 from selector.gpu.codegen.threads.interleaved import emit_interleaved
 from selector.gpu.codegen.threads.lanes import dealt, is_short
@@ -44,6 +44,7 @@ from selector.gpu.codegen.threads.vector_code import (
     strides_flag,
     vector_flags,
 )
+from selector.gpu.codegen.threads.vector_fills import bring_rows, rows_of
 from selector.gpu.codegen.threads.vectors import (
     VECTOR_BYTES,
     Vectors,
@@ -100,6 +101,7 @@ class ThreadCode:
         this one.
         """
         counts = [d.count for d in nest.digits if d.count is not None]
+        most, whole = flight_of(nest), False
         if len(counts) == len(nest.digits):
             count = prod(counts)
             few = count % size == 0 and 1 < count // size <= UNROLLED_STEPS
@@ -109,11 +111,15 @@ class ThreadCode:
                 return
             total = number(count)
             rounds = -(-count // size)
+            whole = count == size * min(rounds, most)
         else:
             total = reduce(times, (self.context.scalar.number(d.extent) for d in nest.digits))
-            rounds = FLIGHT
+            rounds = most
+        if (rows := rows_of(nest, size, self.context)) is not None:
+            bring_rows(rows, thread, size, self.context, self._digits)
+            return
         if rounds > 1 and brings(nest, self.context):
-            flight = Flight(thread, size, total, min(rounds, FLIGHT))
+            flight = Flight(thread, size, None if whole else total, min(rounds, most))
             bring(nest, flight, self.context, self._digits, self._guarded)
             return
         with self.context.writer.loop("i", thread, total, step=number(size)):

@@ -20,6 +20,7 @@ from selector.gpu.codegen.threads.needs import Needs, Unknown
 from selector.gpu.codegen.threads.sums import ThreadStatements
 from selector.gpu.codegen.threads.vector_code import condition_of
 from selector.gpu.codegen.threads.vectors import Windows
+from selector.ir.affine import settled
 from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import Expr, Load, Stmt, Store, VectorReduce
 from selector.ir.traverse import walk_expr
@@ -76,7 +77,8 @@ def _unrolled(stmts: Sequence[Stmt], context: KernelContext) -> _Unrolled | None
         return None
     for load, own in (found for s in stores for found in _inside(s.value, context)):
         needs.update(own)
-        loads.add(load)
+        alike = settled(load)  # as an index has it
+        loads |= {x for x in (load, alike) if isinstance(x, Load)}
     return _Unrolled(tuple(stores), needs, frozenset(loads)) if loads else None
 
 

@@ -48,6 +48,20 @@ __device__ __forceinline__ float exp2_rounded(float x) {
 __device__ __forceinline__ float exp_rounded(float x) {
   float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f)); return y; }
 """,
+    "pow_rounded": """\
+// x^y, of an y that is no whole number, where the result is rounded to 8 or 16 bits next.
+__device__ __forceinline__ float pow_rounded(float x, float y) {
+  float l, r; asm("lg2.approx.f32 %0, %1;" : "=f"(l) : "f"(x));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y * l)); return r; }
+""",
+    "root_times": """\
+// x^(n + 1/2)
+__device__ __forceinline__ float root_times(float x, int n) {
+  float r = sqrtf(x);
+  #pragma unroll
+  for (int i = 0; i < n; ++i) r *= x;
+  return r; }
+""",
     "divided_rounded": """\
 // a / b where the result is rounded to 16 bits next: 2 units off (PTX ISA, div.full.f32).
 __device__ __forceinline__ float divided_rounded(float a, float b) {

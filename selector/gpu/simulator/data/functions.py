@@ -197,6 +197,10 @@ def _inverse_root(x: Any) -> Any:
     return 1 / np.sqrt(x)
 
 
+def _root_times(x: Any, n: Any) -> Any:
+    return np.power(x.astype(np.float64), float(n) + 0.5).astype(x.dtype)[()]
+
+
 def _pair_abs(a: Any) -> Any:
     return a & np.uint32(0x7FFF7FFF)
 
@@ -242,6 +246,8 @@ FUNCTIONS: dict[str, Function] = {
     "__frsqrt_rn": _rounded(_inverse_root),
     "exp2_rounded": _rounded(np.exp2),
     "exp_rounded": _rounded(np.exp),
+    "pow_rounded": _rounded(np.power),
+    "root_times": _root_times,
     "divided_rounded": _rounded(np.divide),
     "tanh_approximate": _rounded(np.tanh),
     "floor_div": floor_div,

@@ -10,7 +10,7 @@ from test_imports import ALLOWED
 @pytest.mark.parametrize(
     ("path", "tests"),
     [
-        ("selector/gpu/codegen/warpgroups/rings.py", ["tests/codegen"]),
+        ("selector/gpu/codegen/warpgroups/warp_specialised.py", ["tests/codegen"]),
         ("selector/cpu/tiles.py", ["tests/cpu"]),
         ("selector/api.py", list(ROOT_OF_SELECTOR)),
         ("selector/gpu/ir/nodes.py", ["tests/kernels"]),

@@ -59,7 +59,7 @@ def constant_elements(s: Allocate) -> int:
     return total
 
 
-def slot_elements(s: Allocate) -> int:
+def stage_elements(s: Allocate) -> int:
     """Elements from one slot of a ring to the next: slots start at multiples of 16 bytes."""
     size = constant_elements(s) * s.type.bytes
     return -(-size // 16) * 16 // s.type.bytes

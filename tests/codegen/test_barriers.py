@@ -54,7 +54,7 @@ def test_iterations_wait_for_each_other() -> None:
 
 
 def test_iterations_wait_for_stages_that_are_no_ring() -> None:
-    """A loop keeps as rings what it begins with; this one begins with a condition."""
+    """A loop fills ahead what it begins with; this one begins with a condition."""
     write, exchange = (x.replace("one", "two") for x in (WRITE, EXCHANGE))
     staged = f"allocate two[float32 * 8] in GPUShared stages(2)\n{write}\n{exchange}"
     loop = f"for (i, 0, 4) {{\nif (out.extent.0 < i) {{\n{staged}\n}}\n}}"

@@ -17,7 +17,7 @@ from selector.targets import find_target
 CODEGEN = Path(__file__).resolve().parents[2] / "selector" / "gpu" / "codegen"
 BARRIERS = {
     "pipelines/pipeline.py",
-    "warpgroups/lasting.py",
+    "warpgroups/persistent.py",
 }  # teams take turns at barriers, without stages
 
 

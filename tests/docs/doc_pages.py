@@ -7,7 +7,7 @@ Blocks of code are found by the comment above them:
   first ``=`` or bracket, and what follows it), ``more: NAME, LABEL`` what stands after its end;
 - ``output: NAME`` or ``output: NAME, LABEL``, and ``error: ...``, are what the program then prints
   (``--update-golden`` rewrites those);
-- ``edit: PATH at the end | before | after | replace 'TEXT'`` is a step of a recipe;
+- ``edit: PATH new | at the end | before | after | replace 'TEXT'`` is a step of a recipe;
 - ``commands: NAME`` are lines for a shell, which have tests of their own.
 """
 

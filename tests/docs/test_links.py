@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,29 @@ def test_every_page_can_be_reached() -> None:
         listed = re.findall(r"^([\w/-]+)$", read(folder / "index.md"), re.MULTILINE)
         here = {p.stem for p in folder.glob("*.md")} - {"index"}
         assert here == {name for name in listed if "/" not in name}, folder
+
+
+@cache
+def words_of_the_code() -> set[str]:
+    """All words of the sources, and the names of their files."""
+    found: set[str] = set()
+    for folder in ("selector", "halide_bridge", "rules", "casestudies", "cpp", "tests"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".egg", ".cpp", ".h", ".sh") and "golden" not in path.parts:
+                found |= {path.stem, *re.findall(r"\w+", read(path))}
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [CONTRIBUTING, DOCS / "explanation" / "stages.md", *(DOCS / "contributing").glob("*.md")],
+    ids=lambda p: p.name,
+)
+def test_names_of_the_code_are_in_the_code(path: Path) -> None:
+    """Those of several words, which only code has."""
+    code = re.findall(r"`([^`\n]+)`", prose(path))
+    names = {w for text in code for w in re.findall(r"[A-Za-z_]\w+", text) if "_" in w.strip("_")}
+    assert names <= words_of_the_code(), names - words_of_the_code()
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda p: str(p.relative_to(ROOT)))

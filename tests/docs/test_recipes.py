@@ -20,6 +20,7 @@ pytestmark = pytest.mark.verified
 
 INSTRUCTION = DOCS / "contributing" / "instruction.md"
 RULE = DOCS / "contributing" / "rule.md"
+KERNEL = DOCS / "contributing" / "kernel.md"
 
 # An editable installation finds our packages before PYTHONPATH does: not so in these processes.
 START = """
@@ -62,10 +63,11 @@ def follow(clone: Path, recipe: Path) -> None:
     for edit in edits:
         name, how, anchor = re.fullmatch(r"(\S+) (at the end|\w+)(?: '(.*)')?", edit.about).groups()  # type: ignore[union-attr]
         path = clone / name
-        old = path.read_text(encoding="utf-8")
-        assert how == "at the end" or old.count(anchor) == 1, f"{name}: {anchor}"
+        assert path.exists() is (how != "new"), name
+        old = "" if how == "new" else path.read_text(encoding="utf-8")
+        assert how in ("new", "at the end") or old.count(anchor) == 1, f"{name}: {anchor}"
         match how:
-            case "at the end":
+            case "new" | "at the end":
                 new = old + edit.text
             case "after":
                 new = old.replace(f"{anchor}\n", f"{anchor}\n{edit.text}")
@@ -114,6 +116,41 @@ def test_how_to_add_a_rule(clone: Path) -> None:
     done = run("selector", "rules", "test", "-k", "select-always", clone=clone)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 rule, 2 tests, 0 failed" in done.stdout
+
+
+def rooms_of(recipe: Path, section: str) -> set[str]:
+    """The folders of the product that the edits of a section touch."""
+    text = recipe.read_text(encoding="utf-8")
+    (part,) = (p for p in text.split("\n## ") if p.startswith(section))
+    edited = re.findall(r"<!-- edit: (\S+)/\S+ ", part)
+    return {folder for folder in edited if not folder.startswith("tests")}
+
+
+@pytest.mark.parametrize(
+    ("section", "room"),
+    [
+        ("A pass", "selector/gpu/passes"),
+        ("A form of copies", "selector/gpu/codegen/copies"),
+        ("A store of results", "selector/gpu/codegen/epilogues"),
+    ],
+)
+def test_what_is_added_to_kernels_touches_one_room(section: str, room: str) -> None:
+    assert rooms_of(KERNEL, section) == {room}
+
+
+@pytest.mark.gcc
+def test_how_to_add_to_kernels(clone: Path) -> None:
+    follow(clone, KERNEL)
+    out = pytest_in(
+        clone, "tests/kernels/test_passes.py", "tests/codegen/test_by_warp.py",
+        "tests/codegen/test_guarded_pairs.py",
+    )  # fmt: skip
+    assert " passed" in out
+    out = pytest_in(
+        clone, "tests/codegen/test_corpus.py",
+        "-k", "compute and (product_mma-sm_80 or product_stages_3_75-sm_80 or boxes_nn-sm_90a)",
+    )  # fmt: skip
+    assert " passed" in out
 
 
 def test_a_rule_file_that_is_dropped_in_is_loaded(clone: Path) -> None:

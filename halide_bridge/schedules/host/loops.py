@@ -125,10 +125,11 @@ def update(script: Script, func: Recorded, stage: Stage, member: Member) -> Loop
     of = func.update(stage.number - 1)
     if not free:
         return Loops()
+    first, *others = member.types
     # Neighbours wait for each other, or values of a tuple for each other's tests.
-    if stage.free[0] is None or len(member.types) > 1:
+    if stage.free[0] is None or others:
         of.reorder(*serial, *free)
         for loop in free:
             of.parallel(loop)
         return Loops(text="on all cores")
-    return _spread(script, of, free, 0, serial, VECTOR // member.types[0].bytes)
+    return _spread(script, of, free, 0, serial, VECTOR // first.bytes)

@@ -9,11 +9,11 @@ from selector.dataclass import dataclass
 class Arrangement:
     """Of ``threads``: ``warps``, or groups of four of them (``group``, in a kernel with wgmma), in
     each of ``teams`` that do a block's work in turn; a ``producer``, one more group behind the
-    others, feeds rings, unless those that multiply ask for their operands (``self_fed``).
+    others, feeds pipelines, unless those that multiply ask for their operands (``self_fed``).
     ``tensor``: accumulators lie in tensor memory, and a warp of that group asks for products;
     ``tall``: these have 128 rows. ``persistent``: so many blocks of a multiprocessor do the work of
     the whole grid. A ``cluster`` is of ``neighbours`` along the innermost loop of the grid, which
-    this is. ``slots``: shared buffers that rings fill ahead. Registers have to do for so many
+    this is. ``slots``: shared buffers that pipelines fill ahead. Registers have to do for so many
     ``resident`` blocks of a multiprocessor.
     """
 

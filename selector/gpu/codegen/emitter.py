@@ -22,7 +22,7 @@ from selector.ir.nodes import For, Stmt, Store
 from selector.lowering.kernels import Kernel
 
 
-class LastingLoop(Protocol):
+class PersistentLoop(Protocol):
     """The pipelined loop of a kernel whose blocks do the work of several."""
 
     @property
@@ -36,14 +36,14 @@ class Pipelines:
     """Where the emitter is among the pipelined loops of a kernel. ``last``: the last loop that a
     group which feeds the others takes part in; ``fed``: operands are staged ahead without such a
     group; ``in_consumers``: that group has gone another way; ``depth``: of the loops around;
-    ``lasting``: the loop of a kernel whose blocks do the work of several.
+    ``persistent``: the loop of a kernel whose blocks do the work of several.
     """
 
     last: Stmt | None = None
     fed: bool = False
     in_consumers: bool = False
     depth: int = 0
-    lasting: LastingLoop | None = None
+    persistent: PersistentLoop | None = None
 
 
 class Emitter(Protocol):

@@ -3,8 +3,8 @@
 In a kernel with tensor statements the gpu_thread loops around them enumerate warps; a tensor
 statement is executed by its warp. Every other statement is spread over the threads of the unit that
 it stands in: the block outside thread loops, the warp inside, one thread inside thread loops that
-hold no tensor statement. ``runs`` joins neighbours, ``units`` decides about barriers, ``rings``
-writes pipelined loops.
+hold no tensor statement. ``runs`` joins neighbours, ``units`` decides about barriers, ``pipelines``
+and ``warpgroups`` write pipelined loops.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.emitter import Pipelines
 from selector.gpu.codegen.epilogues.row_registers import assign_rows, row_arrays
 from selector.gpu.codegen.epilogues.row_sums import row_sums
-from selector.gpu.codegen.pipelines.box_rings import BoxRing, box_ring
-from selector.gpu.codegen.pipelines.rings import Ring
+from selector.gpu.codegen.pipelines.box_mainloop import BoxMainloop, box_mainloop
+from selector.gpu.codegen.pipelines.mainloop import Mainloop
 from selector.gpu.codegen.placement import Placement, find_strips
 from selector.gpu.codegen.products.accumulators import collect_accumulators
 from selector.gpu.codegen.products.banded import BandTables
 from selector.gpu.codegen.products.runs import Runs
 from selector.gpu.codegen.products.tiles import TileEmitter
 from selector.gpu.codegen.scalars.storage import c_type
-from selector.gpu.codegen.threads.lanes import unconditional
+from selector.gpu.codegen.threads.lanes import apart_loops, unconditional
 from selector.gpu.codegen.threads.nest_code import NestCode
 from selector.gpu.codegen.threads.nests import PLAIN_LOOPS
 from selector.gpu.codegen.threads.plain import ThreadCode
@@ -34,12 +34,12 @@ from selector.gpu.codegen.threads.row_joins import holds_row_join
 from selector.gpu.codegen.units import Unit, block_unit, group_unit, warp_unit
 from selector.gpu.codegen.warpgroups.arrangement import last_for_all, refuse_unfed
 from selector.gpu.codegen.warpgroups.iterations import is_loaded_fill
-from selector.gpu.codegen.warpgroups.lasting import LastingRing, emit_lasting
+from selector.gpu.codegen.warpgroups.multistage import Multistage
+from selector.gpu.codegen.warpgroups.persistent import Persistent, emit_persistent
 from selector.gpu.codegen.warpgroups.products import GroupEmitter
-from selector.gpu.codegen.warpgroups.self_fed_rings import SelfFedRing
-from selector.gpu.codegen.warpgroups.tensor_rings import TensorRing
+from selector.gpu.codegen.warpgroups.tensor_mainloop import TensorMainloop
+from selector.gpu.codegen.warpgroups.window_mainloop import WindowMainloop
 from selector.gpu.codegen.warpgroups.window_products import WindowEmitter
-from selector.gpu.codegen.warpgroups.window_rings import WindowRing
 from selector.gpu.codegen.warpgroups.windows import is_window
 from selector.gpu.cuda.expressions import spell
 from selector.gpu.ir.expressions import Number, equal, less, mixed_radix, moved, number
@@ -60,7 +60,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.traverse import free_vars, walk_stmt
+from selector.ir.traverse import walk_stmt
 from selector.lowering.kernels import Kernel
 from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_store, sequence
 from selector.lowering.structure import (
@@ -108,7 +108,7 @@ class KernelEmitter:
         self.exchanged -= c.registers.accumulators.keys() | self.placement.in_registers
         self.exchanged -= self.placement.by_rows.keys() | self.kernel.own
         if c.block.persistent or c.block.teams > 1:
-            emit_lasting(self, TensorRing if c.block.tensor else LastingRing)
+            emit_persistent(self, TensorMainloop if c.block.tensor else Persistent)
         else:
             one_warp = holds_tensor(body) and not any(
                 holds_tensor(s) for _, s in thread_regions(body)
@@ -207,24 +207,25 @@ class KernelEmitter:
 
     def _uniform_loop(self, s: For, unit: Unit, *, in_warp: bool) -> None:
         """A serial loop that all threads of the unit run through together."""
-        if self.pipelines.lasting is not None and s is self.pipelines.lasting.work.loop:
-            self.pipelines.lasting.consume(unit)
+        if self.pipelines.persistent is not None and s is self.pipelines.persistent.work.loop:
+            self.pipelines.persistent.consume(unit)
             return
         if s.kind not in PLAIN_LOOPS:
             raise EmitError(f"a {s.kind.value} loop has no form here")
         allocations, body = hoist_allocations(s.body)
-        staged = [a for a in allocations if self._is_ring(a)]
-        operands = self.context.shared.layouts.group_operands if self.context.block.group else ()
-        ring = any(a.name in operands for a in staged)
-        if holds_tensor(s) and not ring:
+        staged = [a for a in allocations if self._is_staged(a)]
+        read = self.context.shared.layouts.group_operands if self.context.block.group else ()
+        operands = any(a.name in read for a in staged)  # of warpgroups
+        if holds_tensor(s) and not operands:
             self.fill_bands(unit)
-        boxed = box_ring(self, s, body, staged, in_warp=in_warp)
+        boxed = box_mainloop(self, s, body, staged, in_warp=in_warp)
         for a in allocations:
             self.placement.place(a, unit, in_warp=in_warp)
         if staged:
-            kind = Ring if not ring else SelfFedRing if self.context.block.self_fed else WindowRing
+            fed = Multistage if self.context.block.self_fed else WindowMainloop
+            kind = fed if operands else Mainloop
             found = boxed or kind(self, s, body, staged)
-            self.pipelines.fed |= isinstance(found, SelfFedRing | BoxRing)
+            self.pipelines.fed |= isinstance(found, Multistage | BoxMainloop)
             found.emit(unit, in_warp=in_warp)
             return
         self.begin_again(body, unit)
@@ -265,7 +266,7 @@ class KernelEmitter:
             return
         self.nests.note_threads(s, body, total, unit)
         own = self.kernel.own & (stored_names(body) | loaded_names(body))
-        apart = frozenset[str]() if own else _apart(body, frozenset(name for name, _ in loops))
+        apart = frozenset[str]() if own else apart_loops(body, frozenset(name for name, _ in loops))
         self.threads.alone = {name: extent for name, extent in loops if name in apart}
         if own or holds_row_join(body) or total <= unit.size:  # one turn a thread
             every = total == unit.size
@@ -325,19 +326,19 @@ class KernelEmitter:
 
     def begin_again(self, stmts: Iterable[Stmt], unit: Unit) -> None:
         """Before an iteration of ``stmts``: the one before it may not be over. Memory allocated
-        inside is the same in all of them; only rings are left when nobody uses them any more.
+        inside is the same in all of them; only pipelines are left when nobody uses them any more.
         """
         for s in stmts:
-            unit.touch(*self._touched(s, self._rings(s)))
+            unit.touch(*self._touched(s, self._kept_ahead(s)))
 
-    def _rings(self, s: Stmt) -> set[str]:
-        """What loops in it keep as rings. An allocation that a loop does not begin with is none,
-        however many stages were asked for.
+    def _kept_ahead(self, s: Stmt) -> set[str]:
+        """What loops in it fill ahead. Of an allocation that a loop does not begin with nothing
+        is, however many stages were asked for.
         """
         loops = (x for x in walk_stmt(s) if isinstance(x, For) and x.kind in PLAIN_LOOPS)
-        return {a.name for x in loops for a in hoist_allocations(x.body)[0] if self._is_ring(a)}
+        return {a.name for x in loops for a in hoist_allocations(x.body)[0] if self._is_staged(a)}
 
-    def _is_ring(self, a: Allocate) -> bool:
+    def _is_staged(self, a: Allocate) -> bool:
         return a.stages > 1 or a.name in self.context.block.slots
 
     def _touched(self, s: Stmt, without: set[str]) -> tuple[set[str], set[str]]:
@@ -381,20 +382,3 @@ class KernelEmitter:
         unit.written.add(BANDS)
         self.bands_filled = True
         return True
-
-
-def _apart(s: Stmt, loops: frozenset[str]) -> frozenset[str]:
-    """Those of some loops over threads that do nothing else but loops, conditions that are the same
-    for all threads along them, and stores, none of which reads what another one stores.
-    """
-    match s:
-        case For(body=body):
-            return _apart(body, loops)
-        case IfThenElse(condition, body, None):
-            return _apart(body, loops - free_vars(condition))
-        case Block(stmts) if stored_names(s).isdisjoint(loaded_names(s)):
-            return loops.intersection(*(_apart(x, loops) for x in stmts))
-        case Store():
-            return loops
-        case _:
-            return frozenset()

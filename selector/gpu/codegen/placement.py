@@ -28,7 +28,7 @@ from selector.ir.simplify import literal
 from selector.ir.traverse import stmt_exprs, walk_stmt
 from selector.lowering.fragments import BLOCK_BYTES
 from selector.lowering.normalize import TENSOR_MEMORY, is_tensor_store
-from selector.lowering.structure import constant_elements, slot_elements
+from selector.lowering.structure import constant_elements, stage_elements
 from selector.lowering.tiles import Access, align_windows, as_accumulate
 
 WINDOW_BYTES = 64 * 32
@@ -62,10 +62,10 @@ class Placement:
             if isinstance(s, Allocate) and s.name in self.in_registers
         )
 
-    def slot_elements(self, s: Allocate) -> int:
-        """Elements from one slot of a ring to the next."""
+    def stage_elements(self, s: Allocate) -> int:
+        """Elements from one stage of a pipeline to the next."""
         panels = self.context.shared.layouts.panels.get(s.name)
-        return slot_elements(s) if panels is None else panels.size // s.type.bytes
+        return stage_elements(s) if panels is None else panels.size // s.type.bytes
 
     def place(self, s: Allocate, unit: Unit, *, in_warp: bool) -> None:
         """Declare what a kernel calls the memory."""
@@ -97,12 +97,12 @@ class Placement:
             if known is not None:
                 c.facts.numbers[s.name] = known.written
                 if known.runs:
-                    write_zeros(s, known, self.slot_elements(s), c, unit)
+                    write_zeros(s, known, self.stage_elements(s), c, unit)
 
     def _place_shared(self, s: Allocate, copies: int) -> None:
         """In shared memory, ``copies`` times: each unit has its own."""
         c = self.context
-        size = self.slot_elements(s) * s.type.bytes * s.stages
+        size = self.stage_elements(s) * s.type.bytes * s.stages
         behind = WINDOW_BYTES if s.name in c.shared.layouts.windows else 0
         offset = self._reserve(size * copies + behind, s.name)
         pointer = c.names.fresh(s.name)
@@ -119,7 +119,7 @@ class Placement:
         )
 
     def _layout(self, s: Allocate) -> tuple[tuple[int, ...], Layout]:
-        """The extents of one slot of a shared buffer, and how it lies."""
+        """The extents of one stage of a shared buffer, and how it lies."""
         layouts = self.context.shared.layouts
         panels, strips = layouts.panels.get(s.name), layouts.strips.get(s.name)
         if panels is not None:
@@ -140,8 +140,8 @@ class Placement:
 
 
 def find_strips(body: Stmt, *, engine: bool) -> dict[str, Dealt]:
-    """The strips of the staged buffers that want them, of a kernel's body. Not of rings that the
-    copy ``engine`` fills by whole rows: that gains more than bank conflicts cost.
+    """The strips of the staged buffers that want them, of a kernel's body. Not of pipelines that
+    the copy ``engine`` fills by whole rows: that gains more than bank conflicts cost.
     """
     rows = {
         s.name: s.extents[0].value

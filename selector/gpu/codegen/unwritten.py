@@ -126,7 +126,7 @@ class _Copies:
 def write_zeros(
     s: Allocate, known: Contents, slot: int, context: KernelContext, unit: Unit
 ) -> None:
-    """Zero what is unwritten in all slots of a buffer, ``slot`` elements apart."""
+    """Zero what is unwritten in all stages of a buffer, ``slot`` elements apart."""
     w, storage = context.writer, context.storages[s.name]
     for number in range(s.stages):
         if number:

@@ -2,7 +2,7 @@
 
 A row of a staged copy is one instruction of one thread instead of a chunk for each lane; where only
 a part of it lies inside the source, that part is, and the thread writes the zeros around it. The
-bytes are reported to the barrier of the slot that the copy fills.
+bytes are reported to the barrier of the stage that the copy fills.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 Who fills a stage acquires it (until it is free) and commits what is on its way there; who reads it
 waits (until it is full) and releases it. These verbs are written here and nowhere else. Who says
-them, and when, are policies: all threads of a block (``rings``, ``box_rings``), a group of its own
-(``warpgroups.feeding``, ``.rings``) or the groups that multiply (``.self_fed_rings``), in pieces of
-a stage (``.window_rings``), over all turns of a block and by teams (``.lasting``), for all blocks
-of a cluster (``.clusters``), one thread for tensor memory (``.tensor_rings``).
+them, and when, are policies: all threads of a block (``mainloop``, ``box_mainloop``), a group of
+its own (``warpgroups.feeding``, ``.warp_specialised``) or the groups that multiply
+(``.multistage``), in pieces of a stage (``.window_mainloop``), over all turns of a block and by
+teams (``.persistent``), for all blocks of a cluster (``.clusters``), one thread for tensor memory
+(``.tensor_mainloop``).
 """
 
 from __future__ import annotations

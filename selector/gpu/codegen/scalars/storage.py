@@ -37,7 +37,7 @@ class Storage:
     rounded_rows: bool = False  # filled by copies that reach to the next multiple of 16 bytes
     panels: Panels | None = None
     strips: Dealt | None = None
-    start: Expr | None = None  # elements from the base: the slot of a ring
+    start: Expr | None = None  # elements from the base: the stage of a pipeline
 
     @property
     def pointer(self) -> str:

@@ -13,6 +13,7 @@ from selector.gpu.codegen.threads.nests import where
 from selector.ir.affine import split_by_strides, to_affine
 from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import (
+    Block,
     BufferParam,
     Compare,
     CompareOp,
@@ -37,6 +38,7 @@ from selector.ir.traverse import (
     walk_stmt,
 )
 from selector.lowering.predicates import slack
+from selector.lowering.structure import loaded_names, stored_names
 
 LANE = Var("$l0")
 UNROLLED_LANES = 64
@@ -123,3 +125,20 @@ def is_short(s: Store) -> bool:
     sums = [e for e in walk_expr(s.value) if isinstance(e, VectorReduce)]
     terms = sum(e.value.type.lanes for e in sums)
     return max(s.value.type.lanes, terms) <= UNROLLED_LANES
+
+
+def apart_loops(s: Stmt, loops: frozenset[str]) -> frozenset[str]:
+    """Those of some loops over threads that do nothing else but loops, conditions that are the same
+    for all threads along them, and stores, none of which reads what another one stores.
+    """
+    match s:
+        case For(body=body):
+            return apart_loops(body, loops)
+        case IfThenElse(condition, body, None):
+            return apart_loops(body, loops - free_vars(condition))
+        case Block(stmts) if stored_names(s).isdisjoint(loaded_names(s)):
+            return loops.intersection(*(apart_loops(x, loops) for x in stmts))
+        case Store():
+            return loops
+        case _:
+            return frozenset()

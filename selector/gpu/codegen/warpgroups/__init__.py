@@ -3,11 +3,11 @@
 Read in this order: ``arrangement`` (what a kernel is made of), ``panels`` (how operands lie in
 shared memory), ``products`` (statements as instructions), ``boxes`` and ``shifted_copies`` (how
 operands get there), ``iterations`` (what pipelines have to know of the statements inside),
-``feeding``, ``rings`` and ``self_fed_rings`` (pipelines with a producing group and without),
-``turns``, ``lasting``, ``turn_tiles`` and ``clusters`` (blocks that do the work of several, and
-that share what they load), ``box_stores`` (how results leave).
+``feeding``, ``warp_specialised`` and ``multistage`` (pipelined loops with a producing group and
+without), ``turns``, ``persistent``, ``turn_tiles`` and ``clusters`` (blocks that do the work of
+several, and that share what they load), ``box_stores`` (how results leave).
 
 Convolutions: ``windows`` (which rows are read in windows), ``core_bands`` and ``part_products``
 (the other operand), ``window_products`` and ``window_code`` (statements as instructions, and their
-text), ``window_rings`` (rows that arrive in pieces).
+text), ``window_mainloop`` (rows that arrive in pieces).
 """

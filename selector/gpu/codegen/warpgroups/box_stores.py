@@ -2,8 +2,8 @@
 and one thread of it has them stored as a box, clipped at the array's ends.
 
 Registers hold pairs of neighbours, so that direct stores are 4 or 8 bytes wide; boxes leave as
-whole rows of 64 or 128 bytes, while the next ones are made. The room is that of a ring that nobody
-reads any more, or, for what is stored in every iteration of one, memory of its own.
+whole rows of 64 or 128 bytes, while the next ones are made. The room is that of a pipeline that
+nobody reads any more, or, for what is stored in every iteration of one, memory of its own.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Boxes:
 
     @property
     def bytes(self) -> int:
-        """What arrives in one slot."""
+        """What arrives in one stage."""
         rows = len(self.planes) * self.rows * self.inner
         return self.panels.count * rows * self.panels.row_bytes
 

@@ -2,7 +2,7 @@
 
 Each block asks the copy engine for its part of a box that is the same for all of them, and has it
 written to the same place in the shared memory of every one (multicast); the bytes arrive at the
-same barrier of each. A slot is therefore free when the groups of all blocks have said so. Boxes of
+same barrier of each. A stage is therefore free when the groups of all blocks have said so. Boxes of
 which the blocks need different ones are each block's own.
 
 Source: PTX ISA, ``cp.async.bulk.tensor`` (.multicast::cluster), ``mapa``, ``barrier.cluster``.
@@ -35,7 +35,7 @@ from selector.ir.traverse import free_vars
 from selector.ir.types import INT32
 from selector.lowering.kernels import GridLoop
 
-EARLY_SLOTS = 2  # before the blocks have met, each brings everything for itself
+EARLY_STAGES = 2  # before the blocks have met, each brings everything for itself
 
 
 def whole_clusters(extent: Expr, context: KernelContext) -> Expr:
@@ -62,12 +62,12 @@ def from_the_end(number: Expr, loop: GridLoop, context: KernelContext) -> Expr:
 
 
 class Sharing:
-    """What the blocks of a cluster bring each other of the boxes of a ring."""
+    """What the blocks of a cluster bring each other of the boxes of a pipeline."""
 
-    def __init__(self, boxes: list[Boxes], ring: For, context: KernelContext) -> None:
-        alike = same_in_cluster((ring.min, ring.extent), context)
+    def __init__(self, boxes: list[Boxes], loop: For, context: KernelContext) -> None:
+        alike = same_in_cluster((loop.min, loop.extent), context)
         if context.block.persistent:
-            alike = alike and free_vars(ring.extent) <= context.host.sizes
+            alike = alike and free_vars(loop.extent) <= context.host.sizes
         self.context = context
         self.shared = [b for b in boxes if alike and _can_share(b, context)]
         if not self.shared:
@@ -80,14 +80,14 @@ class Sharing:
         context.writer.add(Let("int", (RANK,), (Call(INT32, "cluster_rank", ()),)))
 
     def releases(self) -> Expr:
-        """Arrivals that free a slot: one of each group of all blocks."""
+        """Arrivals that free a stage: one of each group of all blocks."""
         c = self.context
         return chosen(flag(READY), c.block.warps * c.block.cluster, c.block.warps)
 
     def release(self, pipeline: Pipeline, free: Expr | None, used: Expr | None, last: Expr) -> None:
-        """A group does not need a slot any more, if it has ``used`` it, which all blocks have to
-        know. ``last`` counts the slots that the group has used before. Nobody waits for the last of
-        all: said of those, it could meet a block that is not there any more.
+        """A group does not need a stage any more, if it has ``used`` it, which all blocks have to
+        know. ``last`` counts the stages that the group has used before. Nobody waits for the last
+        of all: said of those, it could meet a block that is not there any more.
         """
         w, size = self.context.writer, self.context.block.cluster
         tell = less(THREAD_OF_GROUP, chosen(flag(READY), size, 1))

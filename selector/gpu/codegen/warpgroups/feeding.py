@@ -1,6 +1,6 @@
-"""How the slots of a pipelined loop around wgmma are filled.
+"""How the stages of a pipelined loop around wgmma are filled.
 
-One thread waits until a slot is free, says how many bytes will come, and asks the copy engine for
+One thread waits until a stage is free, says how many bytes will come, and asks the copy engine for
 the boxes. Where the arrays of a call have no tensor maps (rows that start at odd addresses), all
 threads of the producing group copy into the same layout: both ways are in the kernel, and the
 runtime says which.
@@ -16,10 +16,10 @@ from selector.dataclass import dataclass
 from selector.gpu.codegen.copies.forms import Shifting, write_copy
 from selector.gpu.codegen.copies.recognise import Copy, copy_of
 from selector.gpu.codegen.emitter import Emitter
-from selector.gpu.codegen.pipelines.rings import Ring
+from selector.gpu.codegen.pipelines.mainloop import Mainloop
 from selector.gpu.codegen.units import Unit, group_unit
 from selector.gpu.codegen.warpgroups.boxes import READY, Boxes, boxes_of
-from selector.gpu.codegen.warpgroups.clusters import EARLY_SLOTS, Sharing, ask
+from selector.gpu.codegen.warpgroups.clusters import EARLY_STAGES, Sharing, ask
 from selector.gpu.codegen.warpgroups.shifted_copies import TOGETHER
 from selector.gpu.ir.expressions import (
     FIRST_OF_GROUP,
@@ -38,15 +38,16 @@ from selector.ir.types import INT32
 
 ADDRESSES = 2  # copies whose addresses a thread that feeds keeps from one iteration to the next
 
-# Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a slot of this
-# size has the copy engine bring them, or other kernels copy them before, where there is much to do.
-LARGE_SLOT = 32 << 10
+# Bytes. Sixteen chunks of shifted rows in one text take NVRTC a quarter of its time; a stage of
+# this size has the copy engine bring them, or other kernels copy them before, where there is much
+# to do.
+LARGE_STAGE = 32 << 10
 CHUNK, AROUND = 12, 24  # registers of a chunk on its way; of a thread beside them
 
 
 @dataclass(slots=True)
 class Feed:
-    """How slots are filled: by ``boxes`` where every producer is one, of which blocks of a cluster
+    """How stages are filled: by ``boxes`` where every producer is one, of which blocks of a cluster
     bring each other some (``sharing``), the first ones ``early``, before the block has met; by a
     group that has ``few`` registers.
     """
@@ -57,12 +58,12 @@ class Feed:
     few: bool = False
 
 
-class FedRing(Ring):
-    """Such a loop, as far as what fills its slots goes."""
+class FedMainloop(Mainloop):
+    """Such a loop, as far as what fills its stages goes."""
 
     how = "asleep"
     chunks_in_flight = TOGETHER[0]  # of a thread of the group that feeds, which has room for them
-    leaves_out = True  # only iterations that count have a slot
+    leaves_out = True  # only iterations that count have a stage
 
     def __init__(
         self, emitter: Emitter, loop: For, body: list[Stmt], staged: list[Allocate]
@@ -74,11 +75,11 @@ class FedRing(Ring):
         self.feed = Feed()
 
     @property
-    def _early_slots(self) -> int:
-        """How many slots are asked for before the block has met."""
+    def _early_stages(self) -> int:
+        """How many stages are asked for before the block has met."""
         if self.work.counts is not None:
             return 0
-        return self.stages if self.feed.sharing is None else min(self.stages, EARLY_SLOTS)
+        return self.stages if self.feed.sharing is None else min(self.stages, EARLY_STAGES)
 
     def _boxes(self) -> list[Boxes] | None:
         """Every producer as boxes; None if one of them is none."""
@@ -92,19 +93,19 @@ class FedRing(Ring):
         return found
 
     def _fillers(self, threads: int) -> Expr:
-        """Arrivals that fill a slot: one, if the copy engine does, or those of all who copy."""
+        """Arrivals that fill a stage: one, if the copy engine does, or those of all who copy."""
         return chosen(flag(READY), 1, threads) if self.feed.boxes else number(threads)
 
     def _ask_early(self) -> None:
         w = self.context.writer
-        with w.when(flag(READY)), w.loop("slot", number(0), number(self._early_slots), "rolled"):
+        with w.when(flag(READY)), w.loop("slot", number(0), number(self._early_stages), "rolled"):
             w.add(Let("int", (self.work.variable,), (plus(self.work.low, "slot"),)))
             with w.when(at_least(self.work.variable, self.work.stop)):
                 w.add(Leave("loop"))
             self._ask(early=True)
 
     def _ask(self, *, early: bool = False) -> None:
-        """All boxes of one slot."""
+        """All boxes of one stage."""
         self._point("slot")
         sharing = None if early else self.feed.sharing
         ask(self.feed.boxes or (), self.pipeline, self.context, sharing)
@@ -117,7 +118,7 @@ class FedRing(Ring):
             return
         with w.when(negated(flag(READY))):
             self._copy_rows()
-        with w.otherwise(), w.when(FIRST_OF_GROUP), self._slots(early=self.feed.early):
+        with w.otherwise(), w.when(FIRST_OF_GROUP), self._free_stages(early=self.feed.early):
             self._ask()
             self.pipeline.advance()
 
@@ -126,16 +127,16 @@ class FedRing(Ring):
         return group_unit()
 
     def _copy_rows(self) -> None:
-        """Every slot by ordinary copies, as the copy engine would have filled it."""
+        """Every stage by ordinary copies, as the copy engine would have filled it."""
         w, unit = self.context.writer, self._feeders()
-        with self._slots():
+        with self._free_stages():
             if self.feed.few and len(self.work.producers) > ADDRESSES:
                 w.add(Let("int", ("rank",), (Call(INT32, "anew", (unit.thread,)),)))
                 unit = replace(unit, thread=number("rank"))
-            self._fill_slot(unit)
+            self._fill_stage(unit)
             self.pipeline.advance()
 
-    def _fill_slot(self, unit: Unit) -> None:
+    def _fill_stage(self, unit: Unit) -> None:
         self._produce(self.work.producers, "slot", unit)
         self._complete(unit)
 
@@ -155,7 +156,7 @@ class FedRing(Ring):
         """Not unrolled: addresses of more steps would not fit beside the accumulators."""
         read_only = copy.source.buffer not in self.emitter.exchanged
         full = self.pipeline.filled(slot) if read_only else None
-        large = sum(b.bytes for b in self.feed.boxes or ()) > LARGE_SLOT
+        large = sum(b.bytes for b in self.feed.boxes or ()) > LARGE_STAGE
         most = min(self.chunks_in_flight, TOGETHER[1]) if large else self.chunks_in_flight
         most = min(most, self._chunks_beside())
         how = Shifting(most, self._counted(), bool(self.feed.boxes), self.feed.few)
@@ -186,12 +187,12 @@ class FedRing(Ring):
                 yield
 
     @contextmanager
-    def _slots(self, *, early: bool = False) -> Generator[None]:
-        """The loop of a producer, at a slot that is free; ``early``: from the second round on."""
+    def _free_stages(self, *, early: bool = False) -> Generator[None]:
+        """The loop of a producer, at a stage that is free; ``early``: from the second round on."""
         w = self.context.writer
-        round_, slot = divmod(self._early_slots if early else 0, self.stages)
+        round_, slot = divmod(self._early_stages if early else 0, self.stages)
         self.pipeline.begin(number(slot), number(round_))
-        with self._turns(self._early_slots if early else 0):
+        with self._turns(self._early_stages if early else 0):
             with nullcontext() if round_ else w.when(flag("round")):
                 self.pipeline.acquire()
             self._point("slot")

@@ -1,8 +1,8 @@
-"""What the groups do in one iteration of a pipelined loop, as far as ``rings`` has to know.
+"""What the groups do in one iteration of a pipelined loop, as far as it has to know.
 
-It says when the instructions that read a slot are complete: in the iteration itself, or in the next
-one, or between the statements of one. ``consumers`` are an iteration's statements without those
-that fill the slot.
+It says when the instructions that read a stage are complete: in the iteration itself, or in the
+next one, or between the statements of one. ``consumers`` are an iteration's statements without
+those that fill the stage.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def read_first(consumers: list[Stmt], names: Set[str]) -> bool:
     return bool(stmts) and not any(loaded_names(s) & names for s in stmts[head:])
 
 
-def slot_readers(consumers: list[Stmt], staged: set[str], groups: int) -> int:
+def stage_readers(consumers: list[Stmt], staged: set[str], groups: int) -> int:
     """How many accumulate statements read the ``staged`` buffers, if nothing else does and all
     ``groups`` come to all of them once an iteration; else 0.
     """

@@ -2,7 +2,7 @@
 
 Statements whose A is the same and whose B's lie side by side, as do their accumulators, become one
 instruction of up to 256 columns: Halide's vectors are too short to say so. The instructions of a
-run are one group, which is waited for at once, or by the ring around it.
+run are one group, which is waited for at once, or by the pipeline around it.
 
 An accumulator of m64nN is N / 8 pieces of 64 x 8; warp w of the group holds rows 16 w + g and
 16 w + g + 8, so that lane 4 g + q holds four elements of each as in an m16n8 tile.

@@ -1,10 +1,10 @@
 """Tiles of which every turn of a persistent block has its own, and one alone: the queries of
 attention, say.
 
-The group that feeds the ring brings them as well, ahead of the turn's first slot, when the others
-are through with those of the turn before. Two barriers say so: full and free. Where they depend on
-some of the grid's loops alone, and a call has but one block along these, such as that of all
-filters of a layer, the first turn's are those of all.
+The group that feeds the pipeline brings them as well, ahead of the turn's first stage, when the
+others are through with those of the turn before. Two barriers say so: full and free. Where they
+depend on some of the grid's loops alone, and a call has but one block along these, such as that of
+all filters of a layer, the first turn's are those of all.
 
 What every turn would do alike is done once, before the first: a filter's weights, say, are copied
 into shared memory by statements that depend on no block of the grid. They stay there for all turns.
@@ -65,7 +65,7 @@ class TurnTiles:
         return frozenset(copy.to for copy in self.copies)
 
     def make(self) -> None:
-        """The barriers, by the thread that makes those of the ring next."""
+        """The barriers, by the thread that makes those of the pipeline next."""
         block = self.emitter.context.block
         full, free = chosen(flag(READY), 1, group_unit().size), number(block.warps)
         self.pipeline.make(equal(THREAD, block.consumers), full, free, "barriers of tiles")
@@ -109,9 +109,9 @@ class TurnTiles:
             w.add(Assign(TURNS, plus(TURNS, 1)))
 
 
-def find_turn_tiles(way: Way, ring: For, emitter: Emitter) -> TurnTiles | None:
-    """What is copied on the ``way`` to the ring into shared memory that nothing but the ring reads,
-    as far as the copy engine can bring it; None without any. Its memory is placed.
+def find_turn_tiles(way: Way, loop: For, emitter: Emitter) -> TurnTiles | None:
+    """What is copied on the ``way`` to the pipeline into shared memory that nothing but the
+    pipeline reads, as far as the copy engine can bring it; None without any. Its memory is placed.
     """
     allocated = {a.name: a for a in way.shared}
     one = Pipeline(emitter.context, 1, full="tile_full", free="tile_free", slot="", phase=TURNS)
@@ -122,7 +122,7 @@ def find_turn_tiles(way: Way, ring: For, emitter: Emitter) -> TurnTiles | None:
         others = (x for x in (*way.before, *way.after) if x is not s)
         used = any(name in loaded_names(x) | stored_names(x) for x in others)
         panels = name in emitter.context.shared.layouts.panels
-        if a is None or more or used or not panels or name not in loaded_names(ring):
+        if a is None or more or used or not panels or name not in loaded_names(loop):
             continue
         emitter.placement.place(a, block_unit(emitter.context.block.threads), in_warp=False)
         copy = copy_of(s, emitter.context)
@@ -195,9 +195,9 @@ class Repeated:
 
 
 def split_repeated(body: Stmt, way: Way, grid: set[str]) -> Repeated:
-    """Take out of the statements before the ring those that mention no variable of the ``grid`` and
-    nothing bound in the kernel, and fill shared memory that no other statement writes from arrays
-    that the kernel only reads.
+    """Take out of the statements before the pipeline those that mention no variable of the ``grid``
+    and nothing bound in the kernel, and fill shared memory that no other statement writes from
+    arrays that the kernel only reads.
     """
     writers = _writers(body)
     varying = grid | {let.name for let in way.lets}

@@ -29,7 +29,9 @@ from selector.lowering.kernels import GridLoop
 
 
 class Turns:
-    """The blocks of the grid whose work a block does. ``lets`` are bound outside of the ring."""
+    """The blocks of the grid whose work a block does. ``lets`` are bound outside of the pipelined
+    loop.
+    """
 
     def __init__(
         self, grid: tuple[GridLoop, ...], lets: tuple[LetStmt, ...], context: KernelContext
@@ -77,7 +79,7 @@ class Turns:
     def differing(self, stmts: Sequence[Stmt]) -> Expr | None:
         """Whether what statements do is not what they do in other turns: where there are several
         blocks along the loops of the grid that they mention. None where they mention all of these,
-        or what is bound around the ring.
+        or what is bound around the pipeline.
         """
         mentioned = {e.name for s in stmts for e in walk_all_exprs(s) if isinstance(e, Var)}
         pairs = zip(self.grid, self.extents, strict=True)

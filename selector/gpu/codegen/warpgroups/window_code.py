@@ -77,8 +77,8 @@ class WindowProduct:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A slot's rows, ``row_bytes`` apart, arrive ``rows`` at a time in ``count`` pieces. Of these a
-    group reads ``needed``, from number ``first`` on. ``users``: how many groups read each.
+    """A stage's rows, ``row_bytes`` apart, arrive ``rows`` at a time in ``count`` pieces. Of these
+    a group reads ``needed``, from number ``first`` on. ``users``: how many groups read each.
     """
 
     rows: int

@@ -71,7 +71,7 @@ def find_windows(body: Stmt, panels: dict[str, Panels]) -> dict[str, Dealt]:
 
 def find_slots(s: Stmt, windows: dict[str, Dealt], *, repeated: bool = False) -> set[str]:
     """The shared buffers of a body that are filled ahead: those with several stages, and rows that
-    are read in windows in a loop. These leave in pieces: one slot is enough to be ahead.
+    are read in windows in a loop. These leave in pieces: one stage is enough to be ahead.
     """
     found: set[str] = set()
     match s:

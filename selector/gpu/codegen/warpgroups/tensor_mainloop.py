@@ -2,10 +2,10 @@
 bring operands, a thread of its last one asks for all products, and the other groups take complete
 sums out and store results.
 
-A slot of the ring is free when the products that read it are complete: the thread's commits say so
-to the group that feeds. They say the same of a run's sums to the groups, which tell the thread when
-they have loaded them. Two runs' sums lie side by side where 512 columns hold them, so that products
-go on while groups store.
+A stage of the pipeline is free when the products that read it are complete: the thread's commits
+say so to the group that feeds. They say the same of a run's sums to the groups, which tell the
+thread when they have loaded them. Two runs' sums lie side by side where 512 columns hold them, so
+that products go on while groups store.
 
 Source: PTX ISA, ``tcgen05.commit``, ``tcgen05.alloc``.
 """
@@ -18,7 +18,7 @@ from selector.diagnostics import ScheduleError, Where
 from selector.gpu.codegen.emitter import Emitter
 from selector.gpu.codegen.units import Unit, named_sync
 from selector.gpu.codegen.warpgroups.iterations import only_accumulates, read_by_threads
-from selector.gpu.codegen.warpgroups.lasting import LastingRing
+from selector.gpu.codegen.warpgroups.persistent import Persistent
 from selector.gpu.codegen.warpgroups.products import is_zero_fill
 from selector.gpu.codegen.warpgroups.tensor_sums import BEFORE, MEMORY, TILE, TensorEmitter, sums_of
 from selector.gpu.codegen.warpgroups.turn_tiles import Repeated
@@ -47,8 +47,8 @@ WARP_ENDS = Leave("kernel")
 FEEDERS = 3  # warps of the group of which the last one asks for products
 
 
-class TensorRing(LastingRing):
-    """The ring of such a kernel."""
+class TensorMainloop(Persistent):
+    """The pipeline of such a kernel."""
 
     leaves_out = False  # who takes sums out waits for those of all iterations
 

@@ -1,8 +1,8 @@
-"""Pipelined loops: staged buffers are rings of slots that copies fill ahead of their use.
+"""Pipelined loops: staged buffers are pipelines of stages that copies fill ahead of their use.
 
-The loop waits for a slot, uses it, and refills the one that the last iteration has left. With
-signals there is no barrier for the whole block: a slot is full when all its copies have arrived and
-free when every thread has said so: warps may drift apart by most of an iteration. The copies
+The loop waits for a stage, uses it, and refills the one that the last iteration has left. With
+signals there is no barrier for the whole block: a stage is full when all its copies have arrived
+and free when every thread has said so: warps may drift apart by most of an iteration. The copies
 are written among the tensor instructions where those are all that an iteration does.
 """
 
@@ -46,7 +46,7 @@ from selector.lowering.structure import stored_names
 Piece = Callable[[], None]
 
 
-class Ring:
+class Mainloop:
     """One pipelined loop. ``signals``: barriers in shared memory instead of one for the block;
     ``how`` threads wait at them.
     """
@@ -73,7 +73,7 @@ class Ring:
         """The whole loop."""
         alone = not in_warp and self.emitter.pipelines.depth == 0
         self.signals = alone and not self.consumers_wait()
-        with self.context.writer.block():  # another ring may follow
+        with self.context.writer.block():  # another pipeline may follow
             self._emit(unit, in_warp=in_warp)
 
     def consumers_wait(self) -> bool:
@@ -114,14 +114,14 @@ class Ring:
         self._copied("ahead")
 
     def _copied(self, slot: str) -> None:
-        """Copies into a slot are issued."""
+        """Copies into a stage are issued."""
         if self.signals:
             self.pipeline.commit("copies", slot)
         else:
             self.context.writer.add(Commit("copies"))
 
     def _make_barriers(self) -> None:
-        """Two barriers a slot. Every thread arrives at both: one arrival for a warp would do where
+        """Two barriers a stage. Every thread arrives at both: one arrival for a warp would do where
         it is free, and gains less than 1 %, but racecheck follows single threads only.
         """
         c, threads = self.context, self.context.block.threads
@@ -131,7 +131,7 @@ class Ring:
         c.writer.add(Sync("block"))
 
     def _fillers(self, threads: int) -> Expr:
-        """Arrivals that fill a slot, of so many threads."""
+        """Arrivals that fill a stage, of so many threads."""
         return number(2 * threads)
 
     def run(self, unit: Unit, *, in_warp: bool) -> None:
@@ -168,7 +168,7 @@ class Ring:
                 w.add(Advance("select", "", self.stages))
 
     def _refill(self, unit: Unit) -> list[Piece]:
-        """The copies of a later iteration, into the slot that the last one has left, in pieces."""
+        """The copies of a later iteration, into the stage that the last one has left, in pieces."""
         w, ahead = self.context.writer, self.stages - 1
         later = (Affine.of(Var(self.work.loop.name)) + ahead).to_expr()
         producers = [substitute_stmt(x, {self.work.loop.name: later}) for x in self.work.producers]
@@ -194,11 +194,11 @@ class Ring:
         return [head, *(step for pieces in split or [] for step in pieces[1:]), tail]
 
     def _before(self) -> Expr:
-        """The slot of the last iteration."""
+        """The stage of the last iteration."""
         return chosen(equal("slot", 0), self.stages - 1, minus("slot", 1))
 
     def _acquire_next(self) -> None:
-        """That slot, ``next``, from those who read it then."""
+        """That stage, ``next``, from those who read it then."""
         self.pipeline.acquire("next", minus("round", as_number(equal("slot", 0))))
 
     def _split_copies(self, producers: list[Stmt], unit: Unit) -> list[list[Piece]] | None:
@@ -213,9 +213,9 @@ class Ring:
         return found
 
     def _point(self, slot: str) -> None:
-        """Let the buffers' names stand for one slot of their rings."""
+        """Let the buffers' names stand for one stage of their pipelines."""
         for a in self.work.staged:
-            start = times(slot, self.emitter.placement.slot_elements(a))
+            start = times(slot, self.emitter.placement.stage_elements(a))
             self.context.storages[a.name] = replace(self.context.storages[a.name], start=start)
 
     def _every_warp_multiplies(self) -> bool:
@@ -224,7 +224,7 @@ class Ring:
         return every and only_accumulates(self.work.consumers) is not None
 
     def _copy(self, copy: Copy, slot: str, unit: Unit) -> None:
-        """Into a slot, by the copy engine where it takes the rows, of arrays that the kernel does
+        """Into a stage, by the copy engine where it takes the rows, of arrays that the kernel does
         not write.
         """
         c, written = self.context, self.emitter.exchanged

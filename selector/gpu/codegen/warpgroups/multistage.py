@@ -1,8 +1,8 @@
-"""Pipelined loops around wgmma whose groups fill the slots themselves.
+"""Pipelined loops around wgmma whose groups fill the stages themselves.
 
-All slots are filled before the loop, and each again when the instructions that read it are complete
-and every group has said so. One thread asks the copy engine; where the arrays of a call have no
-tensor maps, all threads copy.
+All stages are filled before the loop, and each again when the instructions that read it are
+complete and every group has said so. One thread asks the copy engine; where the arrays of a call
+have no tensor maps, all threads copy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from selector.diagnostics import ScheduleError
 from selector.gpu.codegen.pipelines.pipeline import Pipeline
 from selector.gpu.codegen.units import Unit, consumer_unit
 from selector.gpu.codegen.warpgroups.boxes import READY
-from selector.gpu.codegen.warpgroups.rings import GroupRing
+from selector.gpu.codegen.warpgroups.warp_specialised import WarpSpecialised
 from selector.gpu.ir.expressions import (
     THREAD,
     both,
@@ -27,11 +27,11 @@ from selector.gpu.ir.nodes import Let
 from selector.ir.nodes import Expr
 
 
-class SelfFedRing(GroupRing):
+class Multistage(WarpSpecialised):
     """One such loop."""
 
     chunks_in_flight = 1  # beside the accumulators
-    leaves_out = False  # who multiplies fills slots ahead, whatever comes of them
+    leaves_out = False  # who multiplies fills stages ahead, whatever comes of them
 
     def _write(self, unit: Unit, groups: Unit, *, alone: bool) -> None:
         w = self.context.writer
@@ -55,7 +55,7 @@ class SelfFedRing(GroupRing):
             )
 
     def _make(self) -> None:
-        """One barrier a slot: full. That it is free is known after a barrier of the groups."""
+        """One barrier a stage: full. That it is free is known after a barrier of the groups."""
         self.pipeline = Pipeline(self.context, self.stages, self.how, free="")
         super()._make()
 
@@ -94,7 +94,7 @@ class SelfFedRing(GroupRing):
             self.emitter.groups.finish(names)
 
     def _fill_again(self, groups: Unit, *, late: bool) -> None:
-        """The slot whose instructions are complete: this one, or (``late``) the last one."""
+        """The stage whose instructions are complete: this one, or (``late``) the last one."""
         w, c = self.context.writer, self.context
         ahead = self.stages - 1 if late else self.stages
         w.add(groups.barrier)

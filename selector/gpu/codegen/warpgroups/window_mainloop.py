@@ -1,7 +1,7 @@
-"""Rings whose slots arrive and leave in pieces: rows that wgmma reads in windows.
+"""Pipelines whose stages arrive and leave in pieces: rows that wgmma reads in windows.
 
-The windows of a group go down its rows. So a slot has barriers for every few rows: a group starts
-when its first rows are there, and the rows of the next slot's tile are asked for as soon as nobody
+The windows of a group go down its rows. So a stage has barriers for every few rows: a group starts
+when its first rows are there, and the rows of the next stage's tile are asked for as soon as nobody
 needs these. Groups whose rows begin further down start later, so that some multiply while others
 store. The four warps of the feeding group take turns with the pieces.
 """
@@ -16,7 +16,7 @@ from selector.gpu.codegen.copies.recognise import Copy, copy_of
 from selector.gpu.codegen.pipelines.pipeline import Pipeline
 from selector.gpu.codegen.threads.nests import Digit
 from selector.gpu.codegen.units import Unit
-from selector.gpu.codegen.warpgroups.ahead_rings import AheadRing
+from selector.gpu.codegen.warpgroups.ahead_mainloop import AheadMainloop
 from selector.gpu.codegen.warpgroups.window_code import Pieces
 from selector.gpu.codegen.warpgroups.windows import is_window
 from selector.gpu.ir.expressions import (
@@ -44,8 +44,8 @@ ROWS = (4, 2, 1)
 FEEDERS = 4  # warps
 
 
-class WindowRing(AheadRing):
-    """A ring of one staged buffer in pieces, if ``plan`` finds any; else an ordinary one."""
+class WindowMainloop(AheadMainloop):
+    """A pipeline of one staged buffer in pieces, if ``plan`` finds any; else an ordinary one."""
 
     pieces: Pieces | None = None
     copy: Copy | None = None
@@ -108,7 +108,7 @@ class WindowRing(AheadRing):
         return Pieces(rows, count, needed, first, row_bytes, tuple(users))
 
     def _run(self) -> tuple[tuple[Stmt, ...], list[tuple[str, int]]]:
-        """The statements that read a slot, if they are one run, and the thread loops around."""
+        """The statements that read a stage, if they are one run, and the thread loops around."""
         region = self.work.consumers[0]
         assert isinstance(region, For)
         loops, body = peel_threads(region)

@@ -1,8 +1,8 @@
 """Kernels whose blocks do the work of several blocks of the grid, one after the other.
 
-The group that feeds the ring goes on to the next block's work while the others still store results:
-the ring's slots and barriers last for the whole kernel, and results have shared memory of their
-own. The other groups are the block for everything else.
+The group that feeds the pipeline goes on to the next block's work while the others still store
+results: the pipeline's stages and barriers last for the whole kernel, and results have shared
+memory of their own. The other groups are the block for everything else.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.emitter import Emitter
 from selector.gpu.codegen.shared_memory import Staging
 from selector.gpu.codegen.units import Unit, block_unit, consumer_unit, team_unit
-from selector.gpu.codegen.warpgroups.ahead_rings import AheadRing
+from selector.gpu.codegen.warpgroups.ahead_mainloop import AheadMainloop
 from selector.gpu.codegen.warpgroups.boxes import READY
 from selector.gpu.codegen.warpgroups.iterations import read_first
-from selector.gpu.codegen.warpgroups.rings import FEED_ENDS
 from selector.gpu.codegen.warpgroups.turn_tiles import (
     Repeated,
     TurnTiles,
@@ -30,6 +29,7 @@ from selector.gpu.codegen.warpgroups.turn_tiles import (
     without,
 )
 from selector.gpu.codegen.warpgroups.turns import Turns
+from selector.gpu.codegen.warpgroups.warp_specialised import FEED_ENDS
 from selector.gpu.ir.expressions import (
     BARRIER_BYTES,
     BLOCK,
@@ -62,10 +62,10 @@ EARLY = "early"
 STAGING_BYTES = 4096  # for the results of a warp: two boxes of 16 rows of 128 bytes
 
 
-class LastingRing(AheadRing):
-    """The ring of such a kernel."""
+class Persistent(AheadMainloop):
+    """The pipeline of such a kernel."""
 
-    lasting = True
+    persistent = True
     tiles: TurnTiles | None = None
     tiles_read = False  # they are left in the last iteration
 
@@ -76,7 +76,7 @@ class LastingRing(AheadRing):
         self.turns = turns
 
     def open(self, repeated: Repeated) -> None:
-        """The barriers, what all turns have in common, and the group that feeds the slots."""
+        """The barriers, what all turns have in common, and the group that feeds the stages."""
         c, w = self.context, self.context.writer
         self.feed.boxes = self._boxes()
         self.feed.early = self.feed.boxes is not None
@@ -85,7 +85,7 @@ class LastingRing(AheadRing):
             if found is not None:
                 self.tiles = replace(found, differ=self.turns.differing(found.stmts))
         self._share(alone=True)
-        if self.feed.early and self._early_slots:
+        if self.feed.early and self._early_stages:
             note = "slots that are asked for before the block has met"
             w.add(State("int", (EARLY,), (number(0),), note))
         self._make()
@@ -114,7 +114,7 @@ class LastingRing(AheadRing):
         super()._make()
 
     def take_part(self) -> None:
-        """Declare a team's place in the ring."""
+        """Declare a team's place in the pipeline."""
         c, w = self.context, self.context.writer
         if self.feed.sharing is not None:
             left = minus(plus(minus(self.turns.total, BLOCK), BLOCKS), 1)
@@ -134,7 +134,7 @@ class LastingRing(AheadRing):
         w.add(State("int", ("round", "turns"), (quotient(before, self.stages), number(0))))
 
     def _await_turn(self) -> None:
-        """Until the team before has come to the end of its loop: else a wait for a slot could take
+        """Until the team before has come to the end of its loop: else a wait for a stage could take
         the phase before the last for the one that it waits for.
         """
         c, w = self.context, self.context.writer
@@ -154,7 +154,7 @@ class LastingRing(AheadRing):
                 w.add(Arrive(following))
 
     def skip(self, teams: int) -> None:
-        """Over the slots of other teams' turns."""
+        """Over the stages of other teams' turns."""
         if teams:
             self.pipeline.advance(by=times(teams, "others"))
 
@@ -216,9 +216,9 @@ class LastingRing(AheadRing):
             self.turns.first()
             if self.tiles:
                 self.tiles.ask()
-            if not self._early_slots:
+            if not self._early_stages:
                 return
-            with w.loop(EARLY, None, number(self._early_slots), "rolled"):
+            with w.loop(EARLY, None, number(self._early_stages), "rolled"):
                 at = (plus(self.work.low, EARLY), number(EARLY))
                 w.add(Let("int", (self.work.variable, "slot"), at))
                 with w.when(at_least(self.work.variable, self.work.stop)):
@@ -226,9 +226,9 @@ class LastingRing(AheadRing):
                 self._ask(early=True)
 
     @contextmanager
-    def _slots(self, *, early: bool = False) -> Generator[None]:
+    def _free_stages(self, *, early: bool = False) -> Generator[None]:
         w = self.context.writer
-        begun = early and self._early_slots > 0
+        begun = early and self._early_stages > 0
         first = number(EARLY if begun else 0)
         if begun:
             self.pipeline.begin(remainder(first, self.stages), quotient(first, self.stages))
@@ -248,59 +248,60 @@ class LastingRing(AheadRing):
                 w.add(Assign(EARLY, number(0)))
 
 
-def emit_lasting(emitter: Emitter, kind: type[LastingRing] = LastingRing) -> None:
-    """The body of a kernel of such blocks, whose ring is of a ``kind``."""
+def emit_persistent(emitter: Emitter, kind: type[Persistent] = Persistent) -> None:
+    """The body of a kernel of such blocks, whose pipeline is of a ``kind``."""
     c, kernel = emitter.context, emitter.kernel
-    loop, way = _only_ring(kernel.body, c)
+    loop, way = _only_mainloop(kernel.body, c)
     allocations, body = hoist_allocations(loop.body)
     for a in allocations:
         emitter.placement.place(a, block_unit(c.block.threads), in_warp=False)
     staged = [a for a in allocations if a.stages > 1]
-    emitter.exchanged -= {a.name for a in staged}  # barriers of the ring order what touches them
+    # Barriers of the pipeline order what touches these.
+    emitter.exchanged -= {a.name for a in staged}
     turns = Turns(kernel.grid, way.lets, c)
     _check_teams(loop, kernel.body, staged, c)
-    ring = kind(emitter, loop, body, staged, turns)
+    mainloop = kind(emitter, loop, body, staged, turns)
     repeated = split_repeated(kernel.body, way, {g.name for g in kernel.grid})
-    ring.open(repeated)
+    mainloop.open(repeated)
     threads = c.block.warps * c.block.unit_threads  # of a team
     groups = consumer_unit(threads) if c.block.teams == 1 else team_unit(threads)
-    emitter.pipelines.lasting, emitter.pipelines.in_consumers = ring, True
-    statements = sequence(without(repeated.rest, ring.tiles.stmts if ring.tiles else []))
-    ring.take_part()
-    ring.prepare()
+    emitter.pipelines.persistent, emitter.pipelines.in_consumers = mainloop, True
+    statements = sequence(without(repeated.rest, mainloop.tiles.stmts if mainloop.tiles else []))
+    mainloop.take_part()
+    mainloop.prepare()
     with turns.each(teams=c.block.teams):
         emitter.begin_again(statements, groups)
         emitter.statements(statements, groups, in_warp=False)
         groups.finish_copies(c.writer)
-        ring.skip(c.block.teams - 1)
+        mainloop.skip(c.block.teams - 1)
 
 
-def _only_ring(body: Stmt, c: KernelContext) -> tuple[For, Way]:
+def _only_mainloop(body: Stmt, c: KernelContext) -> tuple[For, Way]:
     """The pipelined loop of a kernel, and the way to it."""
-    rings = [
+    found = [
         s
         for s in walk_stmt(body)
         if isinstance(s, For) and any(a.stages > 1 for a in hoist_allocations(s.body)[0])
     ]
-    if len(rings) != 1 or not c.block.producer:
+    if len(found) != 1 or not c.block.producer:
         raise ScheduleError(
             f"the blocks of `{c.name}` cannot be persistent",
             "one group of warps feeds the others while they finish what they do: that takes one "
-            f"loop that stages operands of wgmma ahead, and there are {len(rings)}",
+            f"loop that stages operands of wgmma ahead, and there are {len(found)}",
             "give the staged operands pipeline_stages(...), in one loop; else drop persistent(...)",
         )
-    way = way_to(rings[0], body)
+    way = way_to(found[0], body)
     if way is None:
         raise ScheduleError(
             f"the blocks of `{c.name}` cannot be persistent",
             "the loop that stages operands ahead stands inside another loop or condition",
             "compute the result at the innermost block loop",
         )
-    return rings[0], way
+    return found[0], way
 
 
 def _check_teams(loop: For, body: Stmt, staged: list[Allocate], c: KernelContext) -> None:
-    """Teams know how many slots each other's turns take, and share nothing but the ring."""
+    """Teams know how many stages each other's turns take, and share nothing but the pipeline."""
     if c.block.teams == 1:
         return
     hint = "drop teams(...)"

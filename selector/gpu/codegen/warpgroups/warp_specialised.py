@@ -1,7 +1,7 @@
-"""Pipelined loops around wgmma: a group of its own feeds the slots.
+"""Pipelined loops around wgmma: a group of its own feeds the stages.
 
-Every slot has two barriers. The producing group waits until all others have released a slot and
-fills it (``feeding``); a group waits for that, issues its instructions, and releases the slot of
+Every stage has two barriers. The producing group waits until all others have released a stage and
+fills it (``feeding``); a group waits for that, issues its instructions, and releases the stage of
 the iteration before, whose instructions are then complete. The producing group costs no registers:
 it makes three warps of two on each of the four schedulers, as one warp more would.
 """
@@ -15,11 +15,11 @@ from selector.diagnostics import ScheduleError, Where
 from selector.gpu.codegen.shared_memory import Staging
 from selector.gpu.codegen.units import Unit, consumer_unit, group_unit
 from selector.gpu.codegen.warpgroups.clusters import Sharing
-from selector.gpu.codegen.warpgroups.feeding import FedRing
+from selector.gpu.codegen.warpgroups.feeding import FedMainloop
 from selector.gpu.codegen.warpgroups.iterations import (
     only_accumulates,
     read_by_threads,
-    slot_readers,
+    stage_readers,
     trailing_accumulators,
 )
 from selector.gpu.codegen.warpgroups.products import Slot
@@ -40,14 +40,14 @@ from selector.ir.nodes import Expr, For, LetStmt, Store
 from selector.ir.traverse import free_vars, walk_stmt
 from selector.lowering.normalize import holds_tensor, is_read_out
 
-LAST = "last"  # the barrier that frees the slot of the iteration before
+LAST = "last"  # the barrier that frees the stage of the iteration before
 FEED_ENDS = Leave("kernel", "so that accumulators take no registers here")
 
 
-class GroupRing(FedRing):
+class WarpSpecialised(FedMainloop):
     """One pipelined loop of a kernel with wgmma."""
 
-    lasting = False  # slots and barriers are there before and after the loop
+    persistent = False  # stages and barriers are there before and after the loop
     stores = False  # an iteration stores results
 
     def emit(self, unit: Unit, *, in_warp: bool) -> None:
@@ -56,7 +56,7 @@ class GroupRing(FedRing):
         self.plan()
         groups = consumer_unit(self.context.block.consumers)
         alone = self.work.loop is self.emitter.pipelines.last  # what follows is for the groups
-        with self.context.writer.block():  # another ring may follow
+        with self.context.writer.block():  # another pipeline may follow
             self.feed.boxes = self._boxes()
             self._write(unit, groups, alone=alone)
             unit.join(groups)
@@ -80,7 +80,7 @@ class GroupRing(FedRing):
         w, c = self.context.writer, self.context
         self._share(alone=alone)
         names = self.work.names
-        early = self._early_slots and not names & (unit.read | unit.written)
+        early = self._early_stages and not names & (unit.read | unit.written)
         self.feed.early = self.feed.boxes is not None and bool(early)
         self._make()
         if c.block.cluster == 1 or unit.written or unit.copying or unit.panels:
@@ -120,26 +120,26 @@ class GroupRing(FedRing):
         return held + self.emitter.placement.held()
 
     def plan(self) -> None:
-        """What kinds of rings find out before they are written."""
+        """What kinds of pipelines find out before they are written."""
 
     def _leave_room(self) -> None:
-        """The slots' memory is free for what the groups store."""
+        """The stages' memory is free for what the groups store."""
         starts = {a.name: self.emitter.placement.offset(a.name) for a in self.work.staged}
         end = start = min(starts.values())
         for a in sorted(self.work.staged, key=lambda a: starts[a.name]):
             if starts[a.name] == end:
-                end += self.emitter.placement.slot_elements(a) * a.type.bytes * a.stages
+                end += self.emitter.placement.stage_elements(a) * a.type.bytes * a.stages
         self.context.shared.staging = Staging(start, end - start)
 
     def _make(self) -> None:
-        """Two barriers a slot: one arrival fills it if the copy engine does, one of each group
+        """Two barriers a stage: one arrival fills it if the copy engine does, one of each group
         frees it.
         """
         full, free = self._fillers(self._feeders().size), self._releases()
         self.pipeline.make(self._first_feeder(), full, free, then=self._begin_early)
 
     def _first_feeder(self) -> Expr:
-        """Who makes the barriers and asks for the first slots: the first thread that feeds."""
+        """Who makes the barriers and asks for the first stages: the first thread that feeds."""
         return equal(THREAD, self.context.block.consumers)
 
     def _begin_early(self) -> None:
@@ -153,12 +153,12 @@ class GroupRing(FedRing):
         self.pipeline.retire(self._first_feeder())
 
     def _releases(self) -> Expr:
-        """Arrivals that free a slot: one of each group."""
+        """Arrivals that free a stage: one of each group."""
         sharing = self.feed.sharing
         return number(self.context.block.warps) if sharing is None else sharing.releases()
 
     def _release(self, free: Expr | None = None, used: Expr | None = None) -> None:
-        """A group does not need a slot any more, if it has ``used`` it."""
+        """A group does not need a stage any more, if it has ``used`` it."""
         if self.feed.sharing is not None:
             count = plus(times("round", self.stages), "slot")
             last = count if used is None else minus(count, 1)
@@ -168,7 +168,7 @@ class GroupRing(FedRing):
             self.pipeline.release(free=free)
 
     def _release_last(self) -> None:
-        """The slot of the iteration before, if there was one."""
+        """The stage of the iteration before, if there was one."""
         self._release(number(LAST), flag(LAST))
 
     def _landed(self) -> None:
@@ -191,14 +191,14 @@ class GroupRing(FedRing):
         trailing = self._trailing() if not names and self.stages > 1 else []
         if any(holds_tensor(x) for x in self.work.consumers) and self.emitter.fill_bands(groups):
             groups.wait(w)
-        if not self.lasting:
+        if not self.persistent:
             self.pipeline.begin()
         if later or trailing:
             w.add(State("u32", (LAST,), (number(0),)))
             self.emitter.groups.hold(names or trailing)  # ptxas: nothing else defines them inside
         left = 0 if later or trailing else self._readers()
         with self._iterations(stores=not later and not trailing):
-            if left:  # what the rest of an iteration does needs no slot
+            if left:  # what the rest of an iteration does needs no stage
                 self.emitter.groups.slot = Slot(left, self._acquire, self._release)
             else:
                 self._acquire()
@@ -216,7 +216,7 @@ class GroupRing(FedRing):
         self._all_issued()
         if later or trailing:
             self.emitter.groups.finish(names or trailing)
-            if self.lasting:
+            if self.persistent:
                 self._release_last()
 
     @contextmanager
@@ -264,8 +264,8 @@ class GroupRing(FedRing):
         self.pipeline.wait()
 
     def _readers(self) -> int:
-        """How many statements read the slots; 0 if that does not say when they are free."""
-        return slot_readers(self.work.consumers, self.work.names, self.context.block.warps)
+        """How many statements read the stages; 0 if that does not say when they are free."""
+        return stage_readers(self.work.consumers, self.work.names, self.context.block.warps)
 
     def _room_for_results(self) -> bool:
         """Shared memory for what an iteration stores; whether there is any."""

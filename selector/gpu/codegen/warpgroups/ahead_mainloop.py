@@ -1,5 +1,5 @@
-"""Rings of iterations that begin with products of one part of a slot and end with products of the
-other and of what was made of the first, as attention's do.
+"""Pipelined loops whose iterations begin with products of one part of a stage and end with products
+of the other and of what was made of the first, as attention's do.
 
     S = Q K(0);  W = w(S)
     for i from 1 on:  issue S = Q K(i)  and  O += W V(i - 1)
@@ -29,7 +29,7 @@ from selector.gpu.codegen.warpgroups.iterations import (
     only_region,
     trailing_accumulators,
 )
-from selector.gpu.codegen.warpgroups.rings import GroupRing
+from selector.gpu.codegen.warpgroups.warp_specialised import WarpSpecialised
 from selector.gpu.ir.expressions import flag, less, number
 from selector.gpu.ir.nodes import Drain, Let
 from selector.ir.nodes import Allocate, Stmt, Store
@@ -39,7 +39,7 @@ from selector.lowering.tiles import as_accumulate
 
 GROUPS = 2  # that multiply
 LASTING = 16  # pieces of 8 columns of last products, at least
-NOW, TIMES = "now", "times"  # the slot of the iteration before, and how often it came around
+NOW, TIMES = "now", "times"  # the stage of the iteration before, and how often it came around
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def _late(stmts: list[Stmt], names: frozenset[str]) -> list[Stmt]:
     return late
 
 
-class AheadRing(GroupRing):
-    """Such a loop, or an ordinary one (``split`` is None then). Parts of slots have barriers of
+class AheadMainloop(WarpSpecialised):
+    """Such a loop, or an ordinary one (``split`` is None then). Parts of stages have barriers of
     their own.
     """
 
@@ -149,9 +149,9 @@ class AheadRing(GroupRing):
             boxes = [b for b in self.feed.boxes or () if (b.to in second) is bool(part.part)]
             ask(boxes, part, self.context)
 
-    def _fill_slot(self, unit: Unit) -> None:
+    def _fill_stage(self, unit: Unit) -> None:
         if self.split is None:
-            super()._fill_slot(unit)
+            super()._fill_stage(unit)
             return
         whole = self.pipeline
         for part in self.parts:
@@ -172,7 +172,7 @@ class AheadRing(GroupRing):
         if split is None:
             super()._consume(groups)
             return
-        if not self.lasting:
+        if not self.persistent:
             self.pipeline.begin()
         emitter.groups.hold(split.sums)  # ptxas: nothing else defines them inside
         before = emitter.pipelines.in_consumers
@@ -217,7 +217,7 @@ class AheadRing(GroupRing):
         values.wait()
         self._issue_last(split, unit, "slot")
         self._last_landed(split)
-        if self.lasting:
+        if self.persistent:
             self._release(values.freed())
             self.pipeline.advance()
 

@@ -34,6 +34,7 @@ from selector.diagnostics import LimitError, ParseError, UserError
 from selector.service import calls, frames, sandbox
 from selector.service.frames import Frame
 
+CACHE = "SELECTOR_CACHE_DIR"
 LARGEST = 4 << 20
 """Bytes of an answer."""
 _BESIDES = ("unicodedata", "numpy.random", "numpy.linalg", "numpy.fft")
@@ -166,7 +167,10 @@ def _answer(data: bytes, fate: str) -> Frame:
 
 
 def _preload() -> None:
-    """Load all that a program may need: later, nothing can be opened."""
+    """Load all that a program may need: later, nothing can be opened. What it takes to compile is
+    loaded, too, where the kernel is in the cache.
+    """
+    os.environ[CACHE] = ""
     for name in (*source.MODULES, *_BESIDES):
         import_module(name)
     source.lower_source(_SAMPLE, "sm_80")

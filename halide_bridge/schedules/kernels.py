@@ -208,7 +208,7 @@ def along_dims(
         if lanes > 1:
             func.unroll(serial[0])
             vector = False
-    if lanes > 1 and parallel and not serial and _is_ragged(known, member, lead, lanes):
+    if lanes > 1 and len(parallel) > 1 and not serial and _is_ragged(known, member, lead, lanes):
         lanes = 1
     rows = rows if several and lanes == 1 else 1
     about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []

@@ -12,7 +12,7 @@ from casestudies.common.case import Problem
 from casestudies.common.data import case_inputs, decoded, poisoned, relative_error
 from casestudies.common.registry import find_case, problem_type
 
-pytestmark = pytest.mark.verified
+pytestmark = pytest.mark.verified("casestudies/plain")
 
 CONV = {"types": "f16-f16", "batch": 2, "height": 9, "width": 7}
 GROUPED = CONV | {"taps": 3, "stride": 1, "groups": 3, "width_of_group": 4}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from math import prod
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -151,6 +152,16 @@ def test_merging_never_changes_a_nest(
     value = before.store.value
     assert isinstance(value, Load)
     after = merge_digits(before, [to_affine(before.store.index), to_affine(value.index)])
+    assert sorted(touched(after)) == sorted(touched(before))
+
+
+@pytest.mark.parametrize("op", [BinaryOp.MAX, BinaryOp.MIN])
+def test_what_is_clamped_counts_to_its_own_end(op: BinaryOp) -> None:
+    """Rows that are one row of an image: places within a row are not places in all of them."""
+    v, row = VARIABLES[0], VARIABLES[1]
+    held = Binary(op, v, IntImm(2))
+    before = nest((4, 3, 1), (Affine.of(row) * 4 + v).to_expr(), held)
+    after = merge_digits(before, [to_affine(before.store.index), to_affine(held)])
     assert sorted(touched(after)) == sorted(touched(before))
 
 

@@ -52,7 +52,7 @@ def secret(tmp_path: Path) -> Path:
 
 def refusal(programs: Programs, text: str) -> UserError:
     with pytest.raises(UserError) as caught:
-        programs.lower(text, "sm_80")
+        programs.lower(text.encode(), "sm_80")
     return caught.value
 
 
@@ -73,7 +73,7 @@ def test_without_the_wall_it_succeeds(
     monkeypatch.setattr(calls, "allow_only_computing", lambda: None)
     monkeypatch.setattr(confined.resource, "setrlimit", lambda *_: None)
     text = program(ATTEMPTS[name], str(secret), str(secret.parent / "made"))
-    found = confined.perform(lambda: confined._lowered(text, "sm_80"), 60.0)
+    found = confined.perform(lambda: confined._lowered(text.encode(), "sm_80"), 60.0)
     assert b"Escaped" in found.body
 
 
@@ -89,7 +89,9 @@ def test_a_flood(programs: Programs, name: str) -> None:
 
 def lower_errors_differ(programs: Programs) -> bool:
     """Whether the next program has another answer than in a process of its own."""
-    return programs.lower(confined._SAMPLE, "sm_80") != str(lower_source(confined._SAMPLE, "sm_80"))
+    return programs.lower(confined._SAMPLE.encode(), "sm_80") != str(
+        lower_source(confined._SAMPLE, "sm_80")
+    )
 
 
 def test_the_environment_is_empty(programs: Programs) -> None:
@@ -127,7 +129,7 @@ for n in range(3, 40):
 os._exit(0)
 """.replace("{", "{{").replace("}", "}}")
         if expected is not None:
-            assert programs.lower(program(forge), "sm_80") == expected
+            assert programs.lower(program(forge).encode(), "sm_80") == expected
         else:
             assert isinstance(refusal(programs, program(forge)), ParseError)
 

@@ -16,6 +16,7 @@ from halide_bridge.schedules.recognise.products import (
     product_variables,
 )
 from halide_bridge.schedules.recognise.program import Member, Program, Reduced, accesses
+from halide_bridge.schedules.recognise.resampling import resampling_of
 from halide_bridge.schedules.recognise.together import products_of
 from halide_bridge.schedules.recognise.windows import BACKWARDS, window_of
 from selector.ir.affine import Affine
@@ -65,10 +66,10 @@ def counts_down(member: Member, program: Program) -> list[int]:
 
 def around_edges(member: Member, program: Program) -> Iterator[int]:
     """The factors that read a window of an image whose indices are held inside, or whose values are
-    others where they are not.
+    others where they are not; none of a resampling, which has its own form.
     """
     pair = None if member.fixed else factors(member)
-    if pair is None or not may_be_multiplied(pair, member, program):
+    if pair is None or not may_be_multiplied(pair, member, program) or resampling_of(member):
         return
     for number, e in enumerate(pair):
         read = [i for a in accesses(e) for i in _along(a.indices, member)]

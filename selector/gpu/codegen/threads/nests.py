@@ -223,7 +223,9 @@ def merge_digits(nest: Nest, factors: list[Affine]) -> Nest:
                 continue
             fits = all(
                 f.coefficient(high.var) == f.coefficient(low.var) * low.count
-                and not f.rest(high.var).rest(low.var).mentions(high.var.name)
+                and not any(
+                    f.rest(high.var).rest(low.var).mentions(d.var.name) for d in (low, high)
+                )
                 for f in factors
             )
             if fits:

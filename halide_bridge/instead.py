@@ -13,7 +13,8 @@ from halide_bridge.stock import Func, Named
 from selector.diagnostics import ScheduleError
 
 
-def _refused(what: str, why: str = "", hint: str = "") -> ScheduleError:
+def refused(what: str, why: str = "", hint: str = "") -> ScheduleError:
+    """Told where the user asked for it."""
     return ScheduleError(what, why, hint, caller_location())
 
 
@@ -28,7 +29,7 @@ def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
     variable = "" if along is None else along.name()
     copied: Func = native().clone_for(func, consumer, variable, name)
     if not copied.defined():
-        raise _refused(
+        raise refused(
             f"`{plain(consumer.name())}` reads no `{plain(func.name())}` along `{variable}`",
             hint="a variable of the consumer in an index of the read that is meant",
         )
@@ -45,7 +46,7 @@ def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
     name = f"{plain(sum_.name())}_{'ab'[factor]}"
     made: Func = native().operand(sum_, factor, [v.name() for v in order], name)
     if not made.defined():
-        raise _refused(
+        raise refused(
             f"`{plain(sum_.name())}` has no factor {factor} over {[v.name() for v in order]}",
             why="it adds no products, or the factor depends on other variables",
             hint="a Func with one update, f[...] += a * b, and each variable of the factor once",
@@ -60,7 +61,7 @@ def from_zero(sum_: Func, reader: Func) -> Func:
     ``sum_``; ``ScheduleError`` for a Func that does not read it.
     """
     if not native().from_zero(sum_, reader):
-        raise _refused(
+        raise refused(
             f"`{plain(reader.name())}` does not read `{plain(sum_.name())}`",
             why="it is to add what the sum begins with",
             hint="the Func that reads the sum, or `.in_()` of an output",
@@ -78,7 +79,7 @@ def divided_last(weight: Func, total: Func, sum_: Func, reader: Func, *between: 
     has. Returns ``sum_``; ``ScheduleError`` for a weight that is not divided so.
     """
     if not native().divided_last(weight, total, sum_, reader, [*between]):
-        raise _refused(
+        raise refused(
             f"`{plain(weight.name())}` is not divided by `{plain(total.name())}`",
             why=f"`{plain(reader.name())}` is to divide `{plain(sum_.name())}` by it",
             hint="a weight that is a quotient by the total of its row, and is read once by a sum "
@@ -95,7 +96,7 @@ def multiplied_last(sum_: Func, *readers: Func) -> Func:
     order. Returns ``sum_``; ``ScheduleError`` for a sum without such a factor.
     """
     if not native().multiplied_last(sum_, [*readers]):
-        raise _refused(
+        raise refused(
             f"the terms of `{plain(sum_.name())}` are multiplied by nothing that is the same for "
             "all of an element, or it does not begin at zero",
             why="its readers are to multiply the sum by it",
@@ -118,7 +119,7 @@ def sums_apart(func: Func, *readers: Func, each: bool = False) -> list[Func]:
     name = plain(func.name())
     made: list[Func] = native().sums_apart(func, [*readers], name, False, each)
     if not made:
-        raise _refused(
+        raise refused(
             f"`{name}` has no sum among its updates that can be one by itself",
             why="a Func of its own is to begin at zero and add the same",
             hint="f[...] += ... over a reduction domain, of terms that do not read f",
@@ -132,7 +133,7 @@ def counted_from_zero(sum_: Func) -> Func:
     ``RDom([(0, 64)])``. Returns ``sum_``; ``ScheduleError`` where they do already.
     """
     if not native().counted_from_zero(sum_):
-        raise _refused(
+        raise refused(
             f"`{plain(sum_.name())}` goes along no variable that begins elsewhere than at 0",
             hint="a Func with one update over such a reduction domain",
         )
@@ -149,7 +150,7 @@ def as_product(sum_: Func) -> Func:
     by s8 have in int16. Returns ``sum_``; ``ScheduleError`` for terms that are no such product.
     """
     if not native().as_product(sum_):
-        raise _refused(
+        raise refused(
             f"the terms of `{plain(sum_.name())}` are no product of two factors in other words",
             why="a condition of both rows and columns belongs to neither factor, and products that "
             "are rounded or wrap around are none of wider factors",
@@ -165,7 +166,7 @@ def narrow_factors(sum_: Func) -> Func:
     same values. Returns ``sum_``; ``ScheduleError`` for factors that may have others.
     """
     if not native().narrow_factors(sum_):
-        raise _refused(
+        raise refused(
             f"the factors of `{plain(sum_.name())}` are not all values of 16 bits",
             why="they are to be computed in these, and to be the same",
             hint="f[...] += f32(a) * max(f32(b), 0) with elements a and b of 16 bits, or of bytes",
@@ -185,7 +186,7 @@ def subtracted_last(sum_: Func, *readers: Func) -> list[Func]:
     name = plain(sum_.name())
     made: list[Func] = native().subtracted_last(sum_, [*readers], name)
     if not made:
-        raise _refused(
+        raise refused(
             f"the factors of `{name}` are less by nothing",
             why="its readers are to subtract what comes of that",
             hint="f[...] += (a - z) * b, integers of 32 bits, where z is the same along the sum",
@@ -201,7 +202,7 @@ def narrowed(func: Func, *readers: Func) -> Func:
     name = f"{plain(func.name())}_narrow"
     made: Func = native().narrowed(func, [*readers], name)
     if not made.defined():
-        raise _refused(
+        raise refused(
             f"`{plain(func.name())}` is not cast by all that read it, each time to one type",
             why="a Func of another type would have other values for them",
             hint=f"readers whose values have `{plain(func.name())}` in a cast only",
@@ -260,7 +261,7 @@ def joined(func: Func, reader: Func, inner: Named, outer: Named) -> tuple[Func, 
     name = f"{plain(func.name())}_joined"
     made = native().joined(func, reader, inner.name(), outer.name(), name)
     if not made:
-        raise _refused(
+        raise refused(
             f"`{plain(func.name())}` has no sum over `{inner.name()}` and `{outer.name()}` as one "
             f"in `{plain(reader.name())}`",
             why="it adds no products of elements, or the number of their terms is not known, or it "
@@ -302,7 +303,7 @@ def in_parts(
         at_once, sharing,
     )  # fmt: skip
     if not made:
-        raise _refused(
+        raise refused(
             f"`{plain(output.name())}` has no sums that parts can be joined of",
             why="their terms are no powers that go down from a largest element, by a number of "
             "times that",
@@ -327,7 +328,7 @@ def together(sum_: Func, *readers: Func) -> tuple[Func, ...]:
     name = plain(sum_.name())
     made: list[Func] = native().together(sum_, [*readers], f"{name}_together")
     if not made:
-        raise _refused(
+        raise refused(
             f"`{name}` is no sum of several products that share their rows and columns",
             why="their factors are to be one after the other along the sum",
             hint="f[...] += f32(a) * f32(b) + f32(c) * f32(d) over one variable",

@@ -14,7 +14,7 @@ import faulthandler
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -80,20 +80,16 @@ def lower_serialized(
         pipeline = deserialized(data)
     except HalideError:
         raise _unreadable(name) from None
-    return by_schedule(schedule)(pipeline, target)
+    return lower_output(pipeline, target, schedule)
 
 
-def by_schedule(schedule: str | None) -> Callable[[Any, str], Module]:
-    """How an output is lowered for a target."""
+def lower_output(output: Any, target: str, schedule: str | None) -> Module:
+    """The module of an output as it is scheduled, or by the compiler's own ``schedule``."""
     if schedule not in (None, AUTO):
         raise UserError(f"schedule is '{AUTO}' or nothing, not {schedule!r}")
-
-    def lowered(output: Any, target: str) -> Module:
-        if schedule is None:
-            return lower(output, target=target)
-        return lower_auto(source_of(output, None, None), target=target, sizes=None)[0]
-
-    return lowered
+    if schedule is None:
+        return lower(output, target=target)
+    return lower_auto(source_of(output, None, None), target=target, sizes=None)[0]
 
 
 def _lowered(
@@ -105,8 +101,8 @@ def _lowered(
     if OUTPUT not in variables:
         raise ParseError(f"the program has no `{OUTPUT}`", hint=_WANTED, where=name)
     # The bridge tells the place of who calls it: that is the statement that says `output`.
-    asked = compile("\n" * (_line(text) - 1) + "lowered(output, target)", name, "eval")
-    own = {"lowered": by_schedule(schedule), OUTPUT: variables[OUTPUT], "target": target}
+    asked = compile("\n" * (_line(text) - 1) + "lowered(output, *how)", name, "eval")
+    own = {"lowered": lower_output, OUTPUT: variables[OUTPUT], "how": (target, schedule)}
     found: Module = _run(asked, own, name)
     return found
 

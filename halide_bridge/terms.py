@@ -4,15 +4,10 @@ the other way, and of images that go on beyond their edges.
 
 from __future__ import annotations
 
-from halide_bridge.memory import caller_location
+from halide_bridge.instead import refused
 from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.stock import Func, Named
-from selector.diagnostics import ScheduleError
-
-
-def _refused(what: str, why: str, hint: str) -> ScheduleError:
-    return ScheduleError(what, why, hint, caller_location())
 
 
 def expanded(sum_: Func) -> Func:
@@ -24,7 +19,7 @@ def expanded(sum_: Func) -> Func:
     Returns ``sum_``; ``ScheduleError`` for a sum whose terms are products already.
     """
     if not native().expanded(sum_):
-        raise _refused(
+        raise refused(
             f"`{plain(sum_.name())}` adds no products of sums",
             why="they are to be sums of products",
             hint="a Func with one update, f[...] += (a - b) * c",
@@ -39,7 +34,7 @@ def counted_down(sum_: Func, along: Named) -> Func:
     does not go along it.
     """
     if not native().counted_down(sum_, along.name()):
-        raise _refused(
+        raise refused(
             f"`{plain(sum_.name())}` does not go along `{along.name()}`",
             why="it is to count down",
             hint="a Func with one update, and a variable of its reduction domain",
@@ -58,7 +53,7 @@ def around(sum_: Func, factor: int) -> Func:
     name = f"{plain(sum_.name())}_around_{'ab'[factor]}"
     made: Func = native().around(sum_, factor, name)
     if not made.defined():
-        raise _refused(
+        raise refused(
             f"factor {factor} of `{plain(sum_.name())}` is not read around edges alone",
             why="its value is to follow from where it is read",
             hint="indices in `hl.clamp`, or conditions of the same indices",

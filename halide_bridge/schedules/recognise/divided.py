@@ -106,6 +106,15 @@ def factors_of(e: Expr, negated: bool = True) -> Iterator[Expr]:
             yield e
 
 
+def terms_of(e: Expr) -> Iterator[Expr]:
+    """What a sum is the sum of."""
+    match e:
+        case Binary(BinaryOp.ADD | BinaryOp.SUB, a, b):
+            yield from (*terms_of(a), *terms_of(b))
+        case _:
+            yield e
+
+
 def divided_of(mixed: Member, program: Program) -> Divided | None:
     """The weights whose sum a reduction is, if they are divided and at most one without that."""
     found = weighted(mixed, program)

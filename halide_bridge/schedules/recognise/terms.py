@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from halide_bridge.schedules.recognise.divided import factors_of, multiplies_two, only_term
+from halide_bridge.schedules.recognise.divided import (
+    factors_of,
+    multiplies_two,
+    only_term,
+    terms_of,
+)
 from halide_bridge.schedules.recognise.products import (
     factors,
     may_be_multiplied,
@@ -37,7 +42,7 @@ def adds_several(member: Member, program: Program) -> bool:
     term = _term(member, program)
     if term is None or products_of(member):
         return False
-    terms = [*_terms(term)]
+    terms = [*terms_of(term)]
     return len(terms) > 1 and all(
         multiplies_two([*factors_of(e)], member.stages[1], member, program) for e in terms
     )
@@ -88,14 +93,6 @@ def _term(member: Member, program: Program) -> Expr | None:
     if term is None or member.fixed or member.stages[1].predicate is not None:
         return None
     return term if may_be_multiplied((term,), member, program) else None
-
-
-def _terms(e: Expr) -> Iterator[Expr]:
-    match e:
-        case Binary(BinaryOp.ADD | BinaryOp.SUB, a, b):
-            yield from (*_terms(a), *_terms(b))
-        case _:
-            yield e
 
 
 def _has_sum(e: Expr, along: frozenset[str]) -> bool:

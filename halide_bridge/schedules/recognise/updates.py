@@ -9,14 +9,13 @@ Each sum is one from zero on, and what reads the Func reads what is made of them
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from halide_bridge.schedules.recognise.differences import has_zero_points
 from halide_bridge.schedules.recognise.divided import (
     factors_of,
     is_held_back,
     multiplies_two,
     only_term,
+    terms_of,
 )
 from halide_bridge.schedules.recognise.products import factors, is_own, may_be_multiplied
 from halide_bridge.schedules.recognise.program import Member, Program, Stage, number
@@ -59,20 +58,11 @@ def _comes_last(member: Member, program: Program) -> bool:
 def _is_product(stage: Stage, member: Member, program: Program) -> bool:
     """Whether an update adds up elements and products."""
     for i, value in enumerate(stage.values):
-        terms = [*_terms(value)]
+        terms = [*terms_of(value)]
         products = (e for e in terms if multiplies_two([*factors_of(e)], stage, member, program))
         if any(is_own(e, member, i) for e in terms) and any(True for _ in products):
             return True
     return False
-
-
-def _terms(e: Expr) -> Iterator[Expr]:
-    """What a sum is the sum of."""
-    match e:
-        case Binary(BinaryOp.ADD | BinaryOp.SUB, a, b):
-            yield from (*_terms(a), *_terms(b))
-        case _:
-            yield e
 
 
 def _outside(condition: Expr, stage: Stage) -> bool:

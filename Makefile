@@ -2,7 +2,8 @@
 #
 #   make demo    environment, installation, and the blur of a photograph through the whole way
 #   make serve   the same environment, and the compile service at http://127.0.0.1:8080
-#   make test    the same environment with the developer's tools, and every test this machine can run
+#   make test    the same environment with the developer's tools, and every test this machine can run; of
+#                those with many cases that have to run one in eight, but all in CI (CI=true)
 #   make quick   what an edit needs of these: the tests of the rooms that changed
 #   make verified  every test that need not run again with what tests/verified.txt lists; it writes that
 #   make nightly  every test anew, and those that take minutes: load and fuzz of the service, all mutants
@@ -46,7 +47,7 @@ serve: .venv/run.stamp
 PYTEST = SELECTOR_CHECK=1 $(VENV) -m pytest -n $(WORKERS) --dist worksteal
 
 test: .venv/dev.stamp
-	@$(PYTEST) $(TESTS)
+	@$(PYTEST) $(if $(CI),,--sample 8) $(TESTS)
 
 quick: .venv/dev.stamp
 	@set -f; $(PYTEST) -m "not slow and not nightly" $$($(VENV) tests/quick.py)

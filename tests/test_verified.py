@@ -241,6 +241,52 @@ def test_a_clone_knows_what_passed(project: Project, workers: tuple[str, ...]) -
     assert project(*fresh)[0] == "ran"
 
 
+MANY = """
+import pytest
+
+@pytest.mark.verified
+@pytest.mark.parametrize("case", range(40))
+def test_cases(case):
+    with open("ran", "a") as file:
+        file.write(f"{case} ")
+    assert case != WRONG
+
+def test_alone():
+    with open("ran", "a") as file:
+        file.write("alone ")
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "workers"])
+def test_a_sample_of_what_has_to_run(project: Project, workers: tuple[str, ...]) -> None:
+    def sample(text: str, *options: str, **variables: str) -> tuple[list[str], str]:
+        (project.folder / "tests/test_case.py").write_text(text)
+        ran, said = project("--sample", "8", *workers, *options, **variables)
+        return sorted(ran.split()), said
+
+    right = MANY.replace("WRONG", "-1")
+    first, said = sample(right)
+    assert len(first) == 6, "five of forty cases, and the test that has one"
+    assert "alone" in first
+    assert "35 cases were not drawn" in said
+    assert not {*first} & {*sample(right)[0]}, "what has passed is not drawn again"
+    others, _ = sample(f"{right}\n# other sources")
+    assert len(others) == 6
+    assert others != first
+    assert len(sample(right, SELECTOR_NIGHTLY="1")[0]) == 41
+    failed = next(case for case in others if case != "alone")
+    assert len(sample(MANY.replace("WRONG", failed), "--sample", "1")[0]) == 41
+    assert failed in sample(f"{right}\n# mended")[0], "what failed last is drawn"
+
+
+def test_a_sample_writes_no_line_for_a_file(project: Project) -> None:
+    (project.folder / "tests/test_case.py").write_text(MANY.replace("WRONG", "-1"))
+    project("--sample", "8", "--update-verified")
+    lines = read(project.folder / "tests/verified.txt")
+    assert len(lines) == 6
+    assert "tests/test_case.py" not in lines
+
+
 def test_a_merge_vouches_for_nothing_new(project: Project) -> None:
     """Lines of both branches, whose tests are others, are no line of what came of them."""
     project("-m", "verified", "--update-verified")

@@ -25,7 +25,10 @@ as good as passed if that is what the file has for it. A test that asks nothing 
 dashes: it has passed, with the sources of its file.
 
 What passed here before (pytest's cache) counts as what the file has. So a change of anything that
-has a say runs a test again, and `make nightly` runs all. ``make verified`` writes the file: after
+has a say runs a test again, and `make nightly` runs all. ``--sample N`` runs of each marked test
+that has to run and has many cases (``[...]``) one in N, at least one, and what failed last: which
+ones follows from the sources, so that they are others after the next change. `make test` does so,
+but not in CI. ``make verified`` writes the file: after
 `make test` it runs nothing that has just passed. A line is a digest and a name, as ``sha256sum``
 prints them; lines of two branches may stand side by side (a merge leaves both; see
 ``.gitattributes``), and sources that neither branch had match neither's, until that is done.
@@ -78,13 +81,19 @@ _DIGEST, _SPARED = "verified digest", "verified before"  # properties of a test
 _NO_INPUTS = "-" * 16  # the digest of a test that asks nothing
 _HERE, _SOURCES = "verified/here", "verified/sources"  # pytest's cache: digests by test
 _READ = "verified/read"  # there, too: see ``sources.remembered``
+_LAST_FAILED = "cache/lastfailed"  # pytest's own
 _SENT, _RETURNED = "verified sources", "verified spared"  # to and from the workers of xdist
+_UNDRAWN = "verified undrawn"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-verified", action="store_true", help="write tests/verified.txt: see its module"
     )
+    parser.addoption(
+        "--sample", type=int, default=1, metavar="N",
+        help="of the cases of a marked test one in N, if it has to run: see tests/verified.py",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -94,6 +103,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )  # fmt: skip
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Writer(config), "verified-writer")
+    if config.getoption("--sample") < 1:
+        raise pytest.UsageError("--sample: one case in how many? At least 1")
     if os.environ.get("SELECTOR_NIGHTLY") or config.getoption("--update-verified"):
         config.pluginmanager.register(_Watcher(), "verified-watcher")
 
@@ -120,10 +131,24 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     marked = [i for i in items if i.get_closest_marker("verified")]
     able = [i for i in marked if not i.get_closest_marker("skip")]
     spared = {item.nodeid: item for item in able if known.cover(item.nodeid)}
-    config.stash[_spared] = list(spared)
-    if spared:
-        items[:] = [item for item in items if item.nodeid not in spared]
-        config.hook.pytest_deselected(items=list(spared.values()))
+    undrawn = _undrawn(config, (i.nodeid for i in able if i.nodeid not in spared), known.now)
+    config.stash[_spared], config.stash[_left] = list(spared), sorted(undrawn)
+    if out := [item for item in able if item.nodeid in spared or item.nodeid in undrawn]:
+        gone = {item.nodeid for item in out}
+        items[:] = [item for item in items if item.nodeid not in gone]
+        config.hook.pytest_deselected(items=out)
+
+
+def _undrawn(config: pytest.Config, tests: Iterable[str], now: dict[str, str]) -> set[str]:
+    """Which cases of tests ``--sample`` leaves for another time."""
+    failed = _kept(config, _LAST_FAILED)
+    cases: dict[str, list[tuple[str, str]]] = {}
+    for test in tests:
+        drawn = _digest(now.get(_file_of(test), ""), test)
+        cases.setdefault(test.partition("[")[0], []).append((drawn, test))
+    size = config.getoption("--sample")
+    left = (test for of in cases.values() for _, test in sorted(of)[-(-len(of) // size) :])
+    return {test for test in left if test not in failed}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -133,7 +158,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput[_RETURNED] = session.config.stash.get(_spared, [])
+        for what, key in ((_RETURNED, _spared), (_UNDRAWN, _left)):
+            session.config.workeroutput[what] = session.config.stash.get(key, [])
 
 
 @pytest.fixture
@@ -215,6 +241,7 @@ def read(file: Path) -> dict[str, tuple[str, ...]]:
 
 
 _spared = pytest.StashKey[list[str]]()
+_left = pytest.StashKey[list[str]]()
 _sources = pytest.StashKey[dict[str, str]]()
 _tables = pytest.StashKey[dict[str, tuple[str, ...]]]()
 
@@ -315,6 +342,7 @@ class _Writer:
         self.passed: dict[str, str] = {}
         self.failed: set[str] = set()
         self.left_out: set[str] = set()
+        self.undrawn: set[str] = set()
         self.spared = 0
 
     @pytest.hookimpl(optionalhook=True)
@@ -323,7 +351,9 @@ class _Writer:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        self.left_out.update(getattr(node, "workeroutput", {}).get(_RETURNED, ()))
+        output = getattr(node, "workeroutput", {})
+        self.left_out.update(output.get(_RETURNED, ()))
+        self.undrawn.update(output.get(_UNDRAWN, ()))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -336,6 +366,7 @@ class _Writer:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.left_out.update(self.config.stash.get(_spared, ()))
+        self.undrawn.update(self.config.stash.get(_left, ()))
         if self.left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK  # they were collected, and have passed
         now = sources_now(self.config)
@@ -352,7 +383,8 @@ class _Writer:
 
     def _whole(self) -> bool:
         """Whether the files that ran did so as a whole: what did not pass there is not there."""
-        chosen = self.config.getoption("keyword") or any("::" in a for a in self.config.args)
+        chosen = self.config.getoption("keyword") or self.config.getoption("--sample") > 1
+        chosen = chosen or any("::" in a for a in self.config.args)
         return not chosen and self.config.getoption("markexpr") in ("", "verified")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -360,6 +392,10 @@ class _Writer:
             terminalreporter.write_line(
                 f"{len(self.left_out)} tests were left out: they have passed with the same sources "
                 "(tests/verified.py; `make nightly` runs all)"
+            )
+        if self.undrawn:
+            terminalreporter.write_line(
+                f"{len(self.undrawn)} cases were not drawn; `make verified` runs them"
             )
         if self.passed:
             terminalreporter.write_line(

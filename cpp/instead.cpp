@@ -168,7 +168,11 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
                const std::string &name) {
     Function copied(Halide::Internal::unique_name(name));
     std::map<FunctionPtr, FunctionPtr> known;
+    for (const auto &[reader, wrapper] : f.schedule().wrappers()) {
+        known[wrapper] = wrapper;
+    }
     f.deep_copy(copied.name(), copied.get_contents(), known);
+    copied.schedule().wrappers().clear();  // of readers of f: a wrapped argument may have some of before
     FunctionPtr self = copied.get_contents();
     self.weaken();
     copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates

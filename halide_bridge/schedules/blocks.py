@@ -7,12 +7,12 @@ time where it is too long to be staged as a whole. What reads the sums' elements
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import product
 from math import prod
 from typing import Any
 
-from halide_bridge.schedules.asked import pipeline_stages, resident_blocks
+from halide_bridge.schedules.asked import clone, pipeline_stages, resident_blocks
 from halide_bridge.schedules.kernels import Grid, fused
 from halide_bridge.schedules.recognise.costs import written
 from halide_bridge.schedules.recognise.facts import Place, Placement
@@ -47,16 +47,29 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Reads of a Func that move together from block to block and from run to run: all of them, or
+    of two kinds those that follow the ``dimension`` of the sum and are a Func of their own then, or
+    the others. ``kept``: they are staged, each result reads them once otherwise.
+    """
+
+    func: str
+    reads: tuple[Read, ...]
+    dimension: int | None
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Blocks:
     """A tile for a sum. ``step``: the variable of which a run is staged at a time, and how long a
     run is, at each value of the others of unknown extent; None: all is staged at once. ``staged``:
-    what is read, by Func. ``work``: of a term, in multiply-adds.
+    what is read, and the box of it that a run reads. ``work``: of a term, in multiply-adds.
     """
 
     reuse: Reuse
     tile: Tile
     step: tuple[str, int] | None
-    staged: Mapping[str, Box]
+    staged: Sequence[tuple[Part, Box]]
     work: int
 
     @property
@@ -65,13 +78,12 @@ class Blocks:
         stepped = self.step[0] if self.step else None
         return tuple(r for r, e in self.reuse.reduced.items() if e is None and r != stepped)
 
-    def steps_along(self, name: str, d: int) -> bool:
+    def steps_along(self, part: Part, d: int) -> bool:
         """Whether runs follow each other along a dimension of what is read: Halide does not know
         where they end then.
         """
-        reads = (r for r in self.reuse.reads if r.func == name)
         steps = {*self.around, self.step[0]} if self.step else set[str]()
-        return any(steps & r.indices[d].factors.keys() for r in reads)
+        return any(steps & r.indices[d].factors.keys() for r in part.reads)
 
 
 def blocks_for(
@@ -96,7 +108,8 @@ def blocks_for(
             staged = _boxes(found, tile, step, member)
             if staged is None:
                 return None
-            taken = sum(prod(box.extents) * width[name] for name, box in staged.items())
+            boxes = ((width[part.func], box) for part, box in staged if part.kept)
+            taken = sum(bytes_ * prod(box.extents) for bytes_, box in boxes)
             if taken * (1 if step is None else AHEAD) <= LARGEST:
                 return Blocks(found, tile, step, staged, work)
     return None
@@ -188,31 +201,65 @@ def _inner(lengths: Mapping[str, int | None]) -> tuple[int, int]:
 
 def _boxes(
     reuse: Reuse, tile: Tile, step: tuple[str, int] | None, member: Member
-) -> dict[str, Box] | None:
-    """What a block reads for a run; None if two reads of one Func lie apart."""
+) -> list[tuple[Part, Box]] | None:
+    """What a block reads for a run; None if reads of one Func lie apart in more than two places."""
     extents = {name: e or 1 for name, e in _lengths(reuse, step).items()}
     for d, n in zip((reuse.n, reuse.m), tile.extents, strict=True):
         if d is not None:
             extents[member.args[d]] = n
-    found = dict[str, Box]()
+    moving = {*member.args, *(step or ())[:1]}
+    found = list[tuple[Part, Box]]()
     for name in dict.fromkeys(r.func for r in reuse.reads):
-        reads = [r for r in reuse.reads if r.func == name]
-        along = zip(*(r.indices for r in reads), strict=True)
-        spans = [_span(indices, extents) for indices in along]
-        whole = [n for n in spans if n is not None]
-        if len(whole) != len(spans):
+        reads = tuple(r for r in (*reuse.reads, *reuse.beside) if r.func == name)
+        for parts in _ways(name, reads, reuse, member):
+            boxes = [(part, _box(part, extents, moving)) for part in parts]
+            whole = [(part, box) for part, box in boxes if box is not None]
+            if len(whole) == len(boxes):
+                found += whole
+                break
+        else:
             return None
-        found[name] = Box(tuple(n for n, _ in whole), tuple(first for _, first in whole))
     return found
 
 
-def _span(indices: Sequence[Index], extents: Mapping[str, int]) -> tuple[int, int | None] | None:
+def _ways(
+    name: str, reads: tuple[Read, ...], reuse: Reuse, member: Member
+) -> Iterator[tuple[Part, ...]]:
+    """The reads of a Func as one part, or as two."""
+
+    def part(some: Iterable[Read], dimension: int | None) -> Part:
+        each = tuple(some)
+        return Part(name, each, dimension, any(r in reuse.reads for r in each))
+
+    yield (part(reads, None),)
+    for d, arg in enumerate(member.args):
+        those = [r for r in reads if r.follows(arg)]
+        if 0 < len(those) < len(reads):
+            yield part(those, d), part((r for r in reads if r not in those), None)
+
+
+def _box(part: Part, extents: Mapping[str, int], moving: Set[str]) -> Box | None:
+    along = zip(*(r.indices for r in part.reads), strict=True)
+    spans = [_span(indices, extents, moving) for indices in along]
+    whole = [span for span in spans if span is not None]
+    if len(whole) < len(spans):
+        return None
+    return Box(tuple(n for n, _ in whole), tuple(first for _, first in whole))
+
+
+def _span(
+    indices: Sequence[Index], extents: Mapping[str, int], moving: Set[str]
+) -> tuple[int, int | None] | None:
     """How many elements lie from the first to the last along a dimension that some indices name,
-    and which is the first.
+    and which is the first; None if they do not move together, with the variables (``moving``) that
+    are elsewhere in another block or run.
     """
     outer = [{v: f for v, f in i.factors.items() if v not in extents} for i in indices]
+    bases = [{v: f for v, f in i.factors.items() if v in moving} for i in indices]
     apart = [(i.rest - indices[0].rest).constant for i in indices]
-    if any(o != outer[0] for o in outer) or None in apart:
+    if any((o, b) != (outer[0], bases[0]) for o, b in zip(outer, bases, strict=True)):
+        return None
+    if None in apart:
         return None
     low = [(a or 0) + i.low(extents) for a, i in zip(apart, indices, strict=True)]
     high = [x + i.reach(extents) for x, i in zip(low, indices, strict=True)]
@@ -253,9 +300,9 @@ def by_blocks(
     _threads(script, update, tile, [args[d] for d in dims], (*inner, None, *outer))
     if unrolled is not None:
         update.unroll(unrolled)
-    for name, box in blocks.staged.items():
+    for part, box in blocks.staged:
         at = (func, outer[0]) if outer else (stored, block)
-        _stage(script, name, box, blocks, func, at, placement, member.args[reuse.n])
+        _stage(script, part, box, blocks, func, at, placement, member.args[reuse.n])
     if tile.resident > 1:
         resident_blocks(stored, tile.resident)
     text = f"{tile.lanes} x {tile.rows} threads, {tile.n} x {tile.m} sums each"
@@ -313,7 +360,7 @@ def _written_out(script: Script, update: Recorded, blocks: Blocks, loops: list[A
 
 def _stage(
     script: Script,
-    name: str,
+    part: Part,
     box: Box,
     blocks: Blocks,
     func: Recorded,
@@ -322,12 +369,16 @@ def _stage(
     n: str,
 ) -> None:
     """Have what a block reads of a Func brought to shared memory."""
-    member = placement.program.members[name]
-    staged = script.func(member.label, member.handle).stored().in_(func)
+    member = placement.program.members[part.func]
+    source = script.func(member.label, member.handle).stored()
+    own = part.dimension
+    staged = source.in_(func) if own is None else clone(source, func, func.args()[own])
+    if not part.kept:
+        return
     args = staged.args()
     staged.compute_at(*at).store_in(GPU_SHARED)
     run = max(1, 16 // member.types[0].bytes)
-    along = _along([r for r in blocks.reuse.reads if r.func == name], n)
+    along = _along(part.reads, n)
     if along:  # what lies side by side in memory goes to different banks
         others = [a for d, a in enumerate(args) if d != along]
         staged.reorder_storage(args[along], *others)
@@ -335,10 +386,10 @@ def _stage(
     for d, (arg, extent) in enumerate(zip(args, box.extents, strict=True)):
         whole_runs = d == along and len(args) > 1
         staged.bound_extent(arg, box.rounded(d, run) if whole_runs else extent)
-        if whole_runs and box.first[d] != 0 and not blocks.steps_along(name, d):
+        if whole_runs and box.first[d] != 0 and not blocks.steps_along(part, d):
             staged.align_bounds(arg, run)
-    whole = is_argument(member, placement.program) or placement.places[name] is not Place.INSIDE
-    if blocks.step and whole:
+    whole = is_argument(member, placement.program)
+    if blocks.step and (whole or placement.places[part.func] is not Place.INSIDE):
         pipeline_stages(staged, AHEAD)
 
 

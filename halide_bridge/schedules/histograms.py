@@ -13,7 +13,7 @@ from typing import Any
 
 from halide_bridge.schedules.kernels import LANES, Grid, spread
 from halide_bridge.schedules.recognise.facts import Placement
-from halide_bridge.schedules.recognise.program import Member, Reduced, number
+from halide_bridge.schedules.recognise.program import Member, Reduced, accesses, number
 from halide_bridge.schedules.recognise.rows import SHORT
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.rows import CHUNK, FOLD, JOINED, Columns, columns
@@ -30,7 +30,8 @@ BATCH = 16  # elements whose places a thread loads at once
 @dataclass(frozen=True, slots=True)
 class Bins:
     """The elements of a Func: ``count`` of them from ``low`` on; ``threads`` that have copies.
-    ``declared``: the user says how many there are; ``chosen``: only the data do.
+    ``declared``: the user says how many there are; ``chosen``: only the data do; ``looked_up``:
+    data choose which are read, too, so that Halide may not know how many are.
     """
 
     low: int
@@ -38,6 +39,7 @@ class Bins:
     threads: int
     declared: bool
     chosen: bool
+    looked_up: bool
 
 
 def bins_of(member: Member, placement: Placement) -> Bins | None:
@@ -51,9 +53,13 @@ def bins_of(member: Member, placement: Placement) -> Bins | None:
         return None
     declared = member.bounds.get(member.args[0])
     count = high - low + 1 if declared is None else declared
+    chosen = output and declared is None
+    readers = (m for m in placement.program if m is not member)
+    places = [a.indices[0] for m in readers for a in m.accesses() if a.func == member.name]
+    looked_up = all(any(True for _ in accesses(at)) for at in places)
     for threads in (64, 32):
         if count * (threads + 1) * member.types[0].bytes <= LARGEST:
-            return Bins(low, count, threads, declared is not None, output and declared is None)
+            return Bins(low, count, threads, declared is not None, chosen, looked_up)
     return None
 
 
@@ -95,6 +101,8 @@ def by_copies(script: Script, func: Recorded, bins: Bins, reduced: tuple[Reduced
         out = func.in_()
         if bins.chosen:
             out.bound(x, bins.low, bins.count)
+        elif bins.looked_up:
+            out.bound(x, bins.low, -(-bins.count // LANES) * LANES)
         columns(script, out, x, [Columns(func, x, rv, JOINED)], 1)
     return Grid(text=f"a copy of its {bins.count} elements for each of {threads} threads a block")
 

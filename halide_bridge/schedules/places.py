@@ -352,8 +352,9 @@ class Scheduling:
         free = [d for d, arg in enumerate(first.free) if arg is not None]
         sizes = [self.plan.known.extent(member, d) for d in free]
         few = not free or prod(sizes) < LANES * self.plan.machine.multiprocessors
-        scatters = not others and associative(member) and not all(first.free) and few
-        bins = bins_of(member, self.placement) if scatters and first.reduced else None
+        summed = bool(first.reduced) and not others and associative(member)
+        scatters = summed and few and not all(first.free)
+        bins = bins_of(member, self.placement) if scatters else None
         if bins is not None:
             return by_copies(self.script, func, bins, first.reduced)
         if scatters:

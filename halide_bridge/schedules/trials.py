@@ -101,8 +101,10 @@ class Trials:
             self._last = plan, module
         return self._last[1]
 
-    def why_not(self, plan: Plan | HostPlan) -> str:
-        """Why the compiler does not take a plan; empty if it does."""
+    def why_not(self, plan: Plan | HostPlan, longest: int | None = None) -> str:
+        """Why the compiler does not take a plan, or gives more than so many characters of code for
+        it; empty if it does.
+        """
         import selector
 
         wanted = self.wanted
@@ -110,11 +112,16 @@ class Trials:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PerformanceWarning)
                 module = self.lowered(plan)
-                selector.compile(module, wanted.target.name, instructions=wanted.instructions)
+                kernel = selector.compile(
+                    module, wanted.target.name, instructions=wanted.instructions
+                )
         except UserError as error:
             return error.why or error.what
         except halide_errors() as error:  # a directive that does not fit this pipeline
             return f"Halide refuses its schedule: {in_words(str(error))}"
+        length = len(kernel.source)
+        if longest is not None and length > longest:
+            return f"its code would have {length} characters, which takes long to compile"
         return ""
 
     def promises(self, plan: Plan) -> frozenset[Promise] | None:

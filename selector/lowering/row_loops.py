@@ -202,12 +202,12 @@ def _read_loop(s: For, found: RowLoops) -> None:
     value = found.at_elements(store.value, s.name, lambda a: Broadcast(a.to_expr(), lanes))
     for e in walk_expr(value):
         if isinstance(e, Load) and e.buffer not in found.local:
-            if e.predicate is not None or not isinstance(
-                e.index, Broadcast | IntImm | Var | Binary
-            ):
+            if e.predicate is not None:
                 raise NoRowLoops
             if isinstance(e.index, Broadcast):
                 _row_start(e.buffer, to_affine(e.index.value), found)
+            elif e.type.lanes > 1:  # clamped, say: no neighbours
+                raise NoRowLoops
     found.loops[s.name] = Loop(s, store, limit, op)
 
 

@@ -21,6 +21,8 @@ from selector.eqsat.facts import legal_instructions
 from selector.families import tiles
 from selector.machine import HOST
 
+LONGEST = 200_000  # characters of C, which compilers take seconds for
+
 
 def planned(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[HostPlan, str]:
     """The plan, and Python for the parts of sums that are Funcs from now on."""
@@ -104,5 +106,5 @@ def _searched(trials: Trials, program: Program, plan: HostPlan) -> HostPlan:
     except halide_errors() as error:
         return plan.not_finding(in_words(str(error)))
     more = plan.finding(found)
-    why = trials.why_not(more)
+    why = trials.why_not(more, longest=LONGEST)
     return plan.not_finding(why) if why else more

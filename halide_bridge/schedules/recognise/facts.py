@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 
+from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.costs import operations
 from halide_bridge.schedules.recognise.narrow import narrowest
 from halide_bridge.schedules.recognise.program import (
@@ -26,14 +27,18 @@ from halide_bridge.schedules.recognise.resampling import resampled_by
 from halide_bridge.schedules.sizes import Guess
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
-from selector.ir.nodes import Expr, Var
-from selector.ir.traverse import free_vars
+from selector.ir.nodes import Call, Expr, Var
+from selector.ir.traverse import expr_children, free_vars, walk_expr
+from selector.lowering.written_out import MOST
 
 SMALL = 8  # a dimension of no more elements is no work for threads
 STORED = 100  # operations that a stored and loaded element is worth
 ALWAYS = 24  # operations with one load: casts, scales, boundaries
 LARGEST = 600  # operations of a statement: more takes long to compile
 _UNKNOWN = 64  # turns of a loop of unknown length
+
+Written = Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]
+"""The variables and values of Funcs that are written out where they are read."""
 
 
 class Place(Enum):
@@ -119,13 +124,11 @@ def place(
 
 
 def _placed(program: Program, stored: frozenset[str], known: Guess | None) -> Placement:
-    found, written = (
-        Placement(program, known),
-        dict[str, tuple[tuple[str, ...], tuple[Expr, ...]]](),
-    )
+    found = Placement(program, known)
+    written = dict[str, tuple[tuple[str, ...], tuple[Expr, ...]]]()
     for member in program:
         bodies = tuple(_body(s, written) for s in member.stages)
-        if member.label not in stored and _is_inside(member, bodies, program, found):
+        if member.label not in stored and _is_inside(member, bodies, program, found, written):
             found.places[member.name] = Place.INSIDE
             written[member.name] = (member.args, bodies[0].values)
             continue
@@ -142,7 +145,7 @@ def _placed(program: Program, stored: frozenset[str], known: Guess | None) -> Pl
     return found
 
 
-def _body(stage: Stage, written: Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]) -> Body:
+def _body(stage: Stage, written: Written) -> Body:
     def full(e: Expr) -> Expr:
         return inlined(e, written)
 
@@ -152,7 +155,11 @@ def _body(stage: Stage, written: Mapping[str, tuple[tuple[str, ...], tuple[Expr,
 
 
 def _is_inside(
-    member: Member, bodies: tuple[Body, ...], program: Program, found: Placement
+    member: Member,
+    bodies: tuple[Body, ...],
+    program: Program,
+    found: Placement,
+    written: Written,
 ) -> bool:
     """Whether computing it anew for each that reads it is cheaper than to store it."""
     if not member.pure or member.fixed or member.extern or member.name in program.outputs:
@@ -164,20 +171,40 @@ def _is_inside(
         return True
     times, readers = 0, 0
     for consumer in program:
-        mine = [(s, a) for s in consumer.stages for a in _reads(s) if a.func == member.name]
+        mine = [(s, a, n) for s in consumer.stages for a, n in _reads(s, member, written).items()]
         readers += bool(mine)
-        times += sum(_turns(s, a, found, program) for s, a in mine)
+        times += sum(n * _turns(s, a, found, program) for s, a, n in mine)
     if times > 1 and (times - 1) * cost > STORED * readers:
         found.why[member.name] = f"read {times} times, {cost} operations each"
         return False
     if times * cost > LARGEST:
         found.why[member.name] = f"{times} times {cost} operations are too long a statement"
         return False
+    nodes = sum(1 for e in bodies[0].expressions for _ in walk_expr(e))
+    if times * nodes > MOST:
+        found.why[member.name] = f"{times} times {nodes} terms, of places too, are too long a text"
+        return False
     return True
 
 
-def _reads(stage: Stage) -> tuple[Access, ...]:
-    return tuple(dict.fromkeys(a for e in stage.expressions for a in accesses(e)))
+def _reads(stage: Stage, member: Member, written: Written) -> dict[Access, int]:
+    """What a stage reads of a Func, each how often it stands there: what says where an element of
+    a Func lies that is written out stands in all that this one reads.
+    """
+    found = dict[Access, int]()
+    waiting = [(e, 1) for e in stage.expressions]
+    while waiting:
+        part, times = waiting.pop()
+        if isinstance(part, Call) and ELEMENT in part.name:
+            func, _, value = part.name.rpartition(ELEMENT)
+            if func == member.name:
+                access = Access(func, int(value), part.args)
+                found[access] = max(times, found.get(access, 0))
+            if func in written:
+                values = written[func][1]
+                times *= max(1, len({a for value in values for a in accesses(value)}))
+        waiting += ((child, times) for child in expr_children(part))
+    return found
 
 
 def _turns(stage: Stage, access: Access, found: Placement, program: Program) -> int:

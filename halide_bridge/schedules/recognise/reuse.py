@@ -78,7 +78,7 @@ class Read:
 class Reuse:
     """A sum over ``reduced`` variables (None: of unknown extent), in the order of its domain, for
     results along ``n``, the innermost of so many ``dimensions``, and ``m``, another one of a tile
-    (None: there is none).
+    (None: there is none). ``beside``: what each result reads of the same Funcs once.
     """
 
     reads: tuple[Read, ...]
@@ -86,6 +86,7 @@ class Reuse:
     dimensions: int
     n: int
     m: int | None = None
+    beside: tuple[Read, ...] = ()
 
     @property
     def alternatives(self) -> tuple[Reuse, ...]:
@@ -110,8 +111,8 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
         return None
     update = member.stages[1]
     reduced = {r.name: number(r.extent) for r in update.reduced}
-    first = placement.extent(member.name, n)
-    if update.predicate is not None or (first is not None and first <= SMALL):
+    extent = placement.extent(member.name, n)
+    if update.predicate is not None or (extent is not None and extent <= SMALL):
         return None
     reads = _reads(update, member, placement.program)
     inner = [r for r in reads or () if r.follows_any(reduced)]
@@ -119,7 +120,12 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
         return None
     if len(reduced) > 1 and not in_any_order(member):
         return None
-    found = Reuse(tuple(inner), reduced, len(member.args), n)
+    staged = {r.func for r in inner}
+    first = _reads(member.stages[0], member, placement.program, staged)
+    if first is None:
+        return None
+    beside = tuple(r for r in (*(reads or ()), *first) if r not in inner and r.func in staged)
+    found = Reuse(tuple(inner), reduced, len(member.args), n, beside=beside)
     return None if found.terms is not None and found.terms < LEAST else found
 
 
@@ -149,13 +155,17 @@ def of_some(member: Member) -> bool:
     )
 
 
-def _reads(update: Stage, member: Member, program: Program) -> tuple[Read, ...] | None:
-    """What a stage reads beside its own element; None if not all indices are sums of variables."""
+def _reads(
+    stage: Stage, member: Member, program: Program, of: Container[str] | None = None
+) -> tuple[Read, ...] | None:
+    """What a stage reads beside its own element, ``of`` some Funcs; None if not all indices are
+    sums of variables.
+    """
     variables = dict.fromkeys(member.args, Affine())
-    variables |= {r.name: Affine.of(r.minimum) for r in update.reduced}
+    variables |= {r.name: Affine.of(r.minimum) for r in stage.reduced}
     found = list[Read]()
-    for access in dict.fromkeys(a for e in update.values for a in accesses(e)):
-        if access.func == member.name:
+    for access in dict.fromkeys(a for e in stage.values for a in accesses(e)):
+        if access.func == member.name or not (of is None or access.func in of):
             continue
         read = _read(access, variables)
         if read is None or access.func not in program.members:

@@ -76,7 +76,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import walk_expr
 from selector.lowering.kept_rows import KEPT
-from selector.lowering.predicates import is_predicated
+from selector.lowering.predicates import is_predicated, test_of_all
 from selector.lowering.row_marks import MEET
 
 UNROLLED_STEPS = 32
@@ -166,7 +166,7 @@ class ThreadCode:
             ):
                 self.statement(f)
             case IfThenElse(c, t, f):
-                with w.when(scalar.legal(c)):
+                with w.when(scalar.legal(test_of_all(c))):
                     self.statement(t)
                 if f is not None:
                     with w.otherwise():

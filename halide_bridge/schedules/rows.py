@@ -100,7 +100,7 @@ def _together(
     near = None
     if part.lanes > 1:
         near = update.rfactors((ra, u), (rb, w), (rm, t))
-        near.vectorize(t).update(0).vectorize(t)
+        near.bound_extent(t, part.lanes).vectorize(t).update(0).vectorize(t)
     each = func.update(0).rfactors((ra, u), (rb, w))
     half = func.update(0).rfactor(rb, w)
     met = each.in_(half)

@@ -46,6 +46,15 @@ def rows_of_no_whole_vectors_with_zeros_around() -> Plain:
 
 
 @program
+def the_total_of_three_open_rows() -> Plain:
+    a, total, out = image(I32), hl.Func("total"), hl.Func("out")
+    r = hl.RDom([(0, a.width()), (0, 3)], "r")
+    total[()] += a[r.x, r.y]
+    out[x] = total[()] + x
+    return Plain(out, [(a, bytes_(3, 71).astype(np.int32))], (5,))
+
+
+@program
 def a_column_that_is_added_to() -> Plain:
     """An update of some elements is no sum over a domain."""
     a, f, out = image(I32), hl.Func("f"), hl.Func("out")

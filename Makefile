@@ -3,7 +3,7 @@
 #   make demo    environment, installation, and the blur of a photograph through the whole way
 #   make serve   the same environment, and the compile service at http://127.0.0.1:8080
 #   make test    the same environment with the developer's tools, and every test this machine can run; of
-#                those with many cases that have to run one in eight, but all in CI (CI=true)
+#                the expensive ones that have to run one in eight, but all in CI (CI=true)
 #   make quick   what an edit needs of these: the tests of the rooms that changed
 #   make verified  every test that need not run again with what tests/verified.txt lists; it writes that
 #   make nightly  every test anew, and those that take minutes: load and fuzz of the service, all mutants

@@ -25,13 +25,13 @@ as good as passed if that is what the file has for it. A test that asks nothing 
 dashes: it has passed, with the sources of its file.
 
 What passed here before (pytest's cache) counts as what the file has. So a change of anything that
-has a say runs a test again, and `make nightly` runs all. ``--sample N`` runs of each marked test
-that has to run and has many cases (``[...]``) one in N, at least one, and what failed last: which
-ones follows from the sources, so that they are others after the next change. `make test` does so,
-but not in CI. ``make verified`` writes the file: after
-`make test` it runs nothing that has just passed. A line is a digest and a name, as ``sha256sum``
-prints them; lines of two branches may stand side by side (a merge leaves both; see
-``.gitattributes``), and sources that neither branch had match neither's, until that is done.
+has a say runs a test again, and `make nightly` runs all. ``--sample N`` runs one in N of a marked
+file's tests that have to run, at least one, and what failed last: which ones follows from the
+sources, so that they are others after the next change. `make test` does so, but not in CI.
+``make verified`` writes the file: after `make test` it runs nothing that has just passed. A line is
+a digest and a name, as ``sha256sum`` prints them; lines of two branches may stand side by side (a
+merge leaves both; see ``.gitattributes``), and sources that neither branch had match neither's,
+until that is done.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--sample", type=int, default=1, metavar="N",
-        help="of the cases of a marked test one in N, if it has to run: see tests/verified.py",
+        help="of a marked file's tests that have to run one in N: see tests/verified.py",
     )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Writer(config), "verified-writer")
     if config.getoption("--sample") < 1:
-        raise pytest.UsageError("--sample: one case in how many? At least 1")
+        raise pytest.UsageError("--sample: one test in how many? At least 1")
     if os.environ.get("SELECTOR_NIGHTLY") or config.getoption("--update-verified"):
         config.pluginmanager.register(_Watcher(), "verified-watcher")
 
@@ -140,14 +140,14 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _undrawn(config: pytest.Config, tests: Iterable[str], now: dict[str, str]) -> set[str]:
-    """Which cases of tests ``--sample`` leaves for another time."""
+    """Which tests ``--sample`` leaves for another time."""
     failed = _kept(config, _LAST_FAILED)
-    cases: dict[str, list[tuple[str, str]]] = {}
+    files: dict[str, list[tuple[str, str]]] = {}
     for test in tests:
-        drawn = _digest(now.get(_file_of(test), ""), test)
-        cases.setdefault(test.partition("[")[0], []).append((drawn, test))
+        file = _file_of(test)
+        files.setdefault(file, []).append((_digest(now.get(file, ""), test), test))
     size = config.getoption("--sample")
-    left = (test for of in cases.values() for _, test in sorted(of)[-(-len(of) // size) :])
+    left = (test for of in files.values() for _, test in sorted(of)[-(-len(of) // size) :])
     return {test for test in left if test not in failed}
 
 
@@ -395,7 +395,7 @@ class _Writer:
             )
         if self.undrawn:
             terminalreporter.write_line(
-                f"{len(self.undrawn)} cases were not drawn; `make verified` runs them"
+                f"{len(self.undrawn)} tests were not drawn; `make verified` runs them"
             )
         if self.passed:
             terminalreporter.write_line(

@@ -142,6 +142,30 @@ def rows_that_are_clamped_beside_whole_ones() -> Plain:
     return Plain(out, [(a, floats(32, 93))], (32, 93), 1e-5)
 
 
+def sum_where(condition: hl.Expr, taps: int, otherwise: float) -> Plain:
+    """Halide computes no sum where a condition says that it is not read."""
+    a, total, out = image(F32), hl.Func("total"), hl.Func("out")
+    r = hl.RDom([(0, taps)], "r")
+    total[x, y] += a[x + r, y]
+    out[x, y] = hl.select(condition, total[x, y], otherwise)
+    return Plain(out, [(a, floats(30, 50 + taps))], (30, 50))
+
+
+@program
+def sums_below_a_diagonal() -> Plain:
+    return sum_where(x > y, 3, 0.0)
+
+
+@program
+def long_sums_below_a_diagonal() -> Plain:
+    return sum_where((x >= y) & (y < 20), 30, -1.0)
+
+
+@program
+def sums_behind_a_border() -> Plain:
+    return sum_where(x >= 3, 3, 1.0)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_computes_what_halide_does(name: str) -> None:
     case = PROGRAMS[name]()

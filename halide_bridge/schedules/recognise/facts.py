@@ -7,7 +7,7 @@ Func costs that is computed anew is weighed against the bytes that it would move
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 
@@ -27,8 +27,19 @@ from halide_bridge.schedules.recognise.resampling import resampled_by
 from halide_bridge.schedules.sizes import Guess
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
-from selector.ir.nodes import Call, Expr, Var
+from selector.ir.nodes import (
+    Binary,
+    BinaryOp,
+    Call,
+    Compare,
+    CompareOp,
+    Expr,
+    Not,
+    Select,
+    Var,
+)
 from selector.ir.traverse import expr_children, free_vars, walk_expr
+from selector.lowering.predicates import slack
 from selector.lowering.written_out import MOST
 
 SMALL = 8  # a dimension of no more elements is no work for threads
@@ -243,8 +254,44 @@ def _only_reader(member: Member, found: Placement) -> str:
     consumer = found.program.members[name]
     if not consumer.pure or found.places[name] is not Place.KERNEL:
         return ""
+    values = [value for _, body, _ in readers for value in body.values]
+    if any(_begins_within(value, member.name, consumer.args) for value in values):
+        return ""
     indices = {access.indices for _, _, access in readers}
     return name if len(indices) == 1 and _is_own(next(iter(indices)), consumer) else ""
+
+
+def _begins_within(value: Expr, func: str, args: Sequence[str]) -> bool:
+    """Whether a condition says from where on elements of a Func are read, ``x > y``: Halide
+    computes no others, so that what a thread or a block has does not begin where its tile does.
+    """
+
+    def reads(e: Expr) -> bool:
+        return any(a.func == func for a in accesses(e))
+
+    return any(
+        (reads(part.then) and _has_least(part.condition, True, args))
+        or (reads(part.otherwise) and _has_least(part.condition, False, args))
+        for part in walk_expr(value)
+        if isinstance(part, Select)
+    )
+
+
+def _has_least(condition: Expr, wanted: bool, args: Sequence[str]) -> bool:
+    """Whether one of some variables has a least value where a condition is as ``wanted``."""
+    match condition:
+        case Not(value):
+            return _has_least(value, not wanted, args)
+        case Binary(BinaryOp.AND | BinaryOp.OR as op, a, b):
+            parts = (_has_least(x, wanted, args) for x in (a, b))
+            return wanted == (op is BinaryOp.AND) and any(parts)
+        case Compare(CompareOp.EQ, a, b):
+            return wanted and not (free_vars(a) | free_vars(b)).isdisjoint(args)
+        case _ if (room := slack(condition)) is not None:
+            room = room if wanted else -room - 1
+            return any((room.coefficient(Var(v)).constant or 0) > 0 for v in args)
+        case _:
+            return False
 
 
 def _is_own(indices: tuple[Expr, ...], consumer: Member) -> bool:

@@ -216,6 +216,10 @@ class Graph:
         self.channel = self.planes
         own = ["x", "y", "1"][: last.dimensions] or ["()"]
         value = f"{self.value(kind, r.randint(0, 1))} + {self._as(kind, last, own, 0)}"
+        if r.random() < 0.25:
+            none = cast(kind, "hl.i32(1)")
+            ways = [f"{value}, {none}", f"{none}, {value}"]
+            value = f"hl.select({self.condition(('x', 'y'))}, {r.choice(ways)})"
         self.define(f"{out}[x, y{', c' if self.planes else ''}]", kind, value)
         self.channel = False
         return out

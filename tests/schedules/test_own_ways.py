@@ -166,6 +166,15 @@ def sums_behind_a_border() -> Plain:
     return sum_where(x >= 3, 3, 1.0)
 
 
+@program
+def rows_of_which_some_are_scaled() -> Plain:
+    a, total, out = image(F32), hl.Func("total"), hl.Func("out")
+    r = hl.RDom([(0, a.width())], "r")
+    total[y] += a[r, y]
+    out[x, y] = hl.select(y > 9, a[x, y] / total[y], a[x, y])
+    return Plain(out, [(a, floats(30, 70))], (30, 70))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_computes_what_halide_does(name: str) -> None:
     case = PROGRAMS[name]()

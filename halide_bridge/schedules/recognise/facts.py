@@ -7,7 +7,7 @@ Func costs that is computed anew is weighed against the bytes that it would move
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 
@@ -255,41 +255,46 @@ def _only_reader(member: Member, found: Placement) -> str:
     if not consumer.pure or found.places[name] is not Place.KERNEL:
         return ""
     values = [value for _, body, _ in readers for value in body.values]
-    if any(_begins_within(value, member.name, consumer.args) for value in values):
+    if any(leaves_out(value, member.name) for value in values):
         return ""
     indices = {access.indices for _, _, access in readers}
     return name if len(indices) == 1 and _is_own(next(iter(indices)), consumer) else ""
 
 
-def _begins_within(value: Expr, func: str, args: Sequence[str]) -> bool:
-    """Whether a condition says from where on elements of a Func are read, ``x > y``: Halide
-    computes no others, so that what a thread or a block has does not begin where its tile does.
+def leaves_out(value: Expr, func: str, *, ends: bool = False) -> bool:
+    """Whether a condition says from where on elements of a Func are read, ``f[x, y]`` where ``x >
+    y``, or with ``ends`` up to where: Halide computes no others, so that what a thread or a block
+    has does not begin, or end, where its tile does.
     """
 
-    def reads(e: Expr) -> bool:
-        return any(a.func == func for a in accesses(e))
+    def places(e: Expr) -> frozenset[str]:
+        read = (i for a in accesses(e) if a.func == func for i in a.indices)
+        return frozenset[str]().union(*map(free_vars, read))
 
     return any(
-        (reads(part.then) and _has_least(part.condition, True, args))
-        or (reads(part.otherwise) and _has_least(part.condition, False, args))
+        _is_bound(part.condition, True, places(part.then), ends)
+        or _is_bound(part.condition, False, places(part.otherwise), ends)
         for part in walk_expr(value)
         if isinstance(part, Select)
     )
 
 
-def _has_least(condition: Expr, wanted: bool, args: Sequence[str]) -> bool:
-    """Whether one of some variables has a least value where a condition is as ``wanted``."""
+def _is_bound(condition: Expr, wanted: bool, args: frozenset[str], ends: bool) -> bool:
+    """Whether one of some variables has a least value where a condition is as ``wanted``, or with
+    ``ends`` a largest one.
+    """
     match condition:
         case Not(value):
-            return _has_least(value, not wanted, args)
+            return _is_bound(value, not wanted, args, ends)
         case Binary(BinaryOp.AND | BinaryOp.OR as op, a, b):
-            parts = (_has_least(x, wanted, args) for x in (a, b))
+            parts = (_is_bound(x, wanted, args, ends) for x in (a, b))
             return wanted == (op is BinaryOp.AND) and any(parts)
         case Compare(CompareOp.EQ, a, b):
             return wanted and not (free_vars(a) | free_vars(b)).isdisjoint(args)
         case _ if (room := slack(condition)) is not None:
             room = room if wanted else -room - 1
-            return any((room.coefficient(Var(v)).constant or 0) > 0 for v in args)
+            factors = (room.coefficient(Var(v)).constant or 0 for v in args)
+            return any(f > 0 or (ends and f < 0) for f in factors)
         case _:
             return False
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement, side_by_side
+from halide_bridge.schedules.recognise.facts import (
+    SMALL,
+    Body,
+    Place,
+    Placement,
+    leaves_out,
+    side_by_side,
+)
 from halide_bridge.schedules.recognise.program import (
     Access,
     Member,
@@ -129,6 +136,10 @@ def share(found: Placement, tiled: frozenset[str]) -> dict[str, Shared]:
     """The kernels whose blocks compute sweeps, by Func; those of ``tiled`` do something else."""
     shared: dict[str, Shared] = {}
     sweeps = {m.name: s for m in found.program if (s := _shareable(m, found)) is not None}
+    for name in [name for name in sweeps if _left_out(name, found)]:
+        del sweeps[name]
+        found.places[name] = Place.KERNEL
+        found.reader.pop(name, None)
     for member in found.program:
         if found.places[member.name] is not Place.KERNEL or not member.pure or not member.args:
             continue
@@ -153,6 +164,16 @@ def _shareable(member: Member, found: Placement) -> Sweep | None:
     if found.places[member.name] not in places or member.name in found.program.outputs:
         return None
     return sweep_of(member, found)
+
+
+def _left_out(name: str, found: Placement) -> bool:
+    """Whether a condition says that some of its elements are not read."""
+    return any(
+        leaves_out(value, name, ends=True)
+        for bodies in found.bodies.values()
+        for body in bodies
+        for value in body.values
+    )
 
 
 def _own(member: Member, found: Placement, sweeps: dict[str, Sweep]) -> Shared | None:

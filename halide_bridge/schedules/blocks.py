@@ -208,10 +208,13 @@ def _boxes(
         if d is not None:
             extents[member.args[d]] = n
     moving = {*member.args, *(step or ())[:1]}
+    runs = step is not None or None in reuse.reduced.values()
     found = list[tuple[Part, Box]]()
     for name in dict.fromkeys(r.func for r in reuse.reads):
-        reads = tuple(r for r in (*reuse.reads, *reuse.beside) if r.func == name)
+        reads = tuple(r for r in reuse.every if r.func == name)
         for parts in _ways(name, reads, reuse, member):
+            if runs and any(p.kept and r in reuse.first for p in parts for r in p.reads):
+                continue  # what a sum begins with is read before all runs
             boxes = [(part, _box(part, extents, moving)) for part in parts]
             whole = [(part, box) for part, box in boxes if box is not None]
             if len(whole) == len(boxes):
@@ -257,9 +260,7 @@ def _span(
     outer = [{v: f for v, f in i.factors.items() if v not in extents} for i in indices]
     bases = [{v: f for v, f in i.factors.items() if v in moving} for i in indices]
     apart = [(i.rest - indices[0].rest).constant for i in indices]
-    if any((o, b) != (outer[0], bases[0]) for o, b in zip(outer, bases, strict=True)):
-        return None
-    if None in apart:
+    if None in apart or any(b != (outer[0], bases[0]) for b in zip(outer, bases, strict=True)):
         return None
     low = [(a or 0) + i.low(extents) for a, i in zip(apart, indices, strict=True)]
     high = [x + i.reach(extents) for x, i in zip(low, indices, strict=True)]

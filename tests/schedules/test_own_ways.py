@@ -127,6 +127,17 @@ def a_minimum_that_begins_elsewhere() -> Plain:
 
 
 @program
+def a_sum_in_runs_that_begins_with_its_pixel() -> Plain:
+    """What is staged for each run of a sum is not there when it begins."""
+    a, total, out = image(F32), hl.Func("total"), hl.Func("out")
+    edge, r = hl.BoundaryConditions.repeat_edge(a), hl.RDom([(0, a.width())], "r")
+    total[x, y] = edge[x, y]
+    total[x, y] += edge[r, x] * edge[r, y]
+    out[x, y] = total[x, y]
+    return Plain(out, [(a, floats(40, 70))], (40, 50))
+
+
+@program
 def rows_that_are_clamped_beside_whole_ones() -> Plain:
     """Clamped elements were read as neighbours: wrong, and at addresses that vectors must not
     have.

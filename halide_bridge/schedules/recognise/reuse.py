@@ -78,7 +78,8 @@ class Read:
 class Reuse:
     """A sum over ``reduced`` variables (None: of unknown extent), in the order of its domain, for
     results along ``n``, the innermost of so many ``dimensions``, and ``m``, another one of a tile
-    (None: there is none). ``beside``: what each result reads of the same Funcs once.
+    (None: there is none). ``beside``: what each result reads of the same Funcs once, and what it
+    begins with (``first``).
     """
 
     reads: tuple[Read, ...]
@@ -87,6 +88,11 @@ class Reuse:
     n: int
     m: int | None = None
     beside: tuple[Read, ...] = ()
+    first: tuple[Read, ...] = ()
+
+    @property
+    def every(self) -> tuple[Read, ...]:
+        return (*self.reads, *self.beside, *self.first)
 
     @property
     def alternatives(self) -> tuple[Reuse, ...]:
@@ -124,8 +130,8 @@ def reuse_of(member: Member, placement: Placement, n: int = 0) -> Reuse | None:
     first = _reads(member.stages[0], member, placement.program, staged)
     if first is None:
         return None
-    beside = tuple(r for r in (*(reads or ()), *first) if r not in inner and r.func in staged)
-    found = Reuse(tuple(inner), reduced, len(member.args), n, beside=beside)
+    beside = tuple(r for r in reads or () if r not in inner and r.func in staged)
+    found = Reuse(tuple(inner), reduced, len(member.args), n, beside=beside, first=first)
     return None if found.terms is not None and found.terms < LEAST else found
 
 

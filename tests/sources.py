@@ -159,9 +159,9 @@ def _module_file(stem: Path) -> Path | None:
 
 def _places(first: str, folder: str) -> tuple[str, ...]:
     """Where a module may lie: tests import from ``tests`` and its folders by the file's name, and
-    no two files have one (``tests/test_imports.py``).
+    no two files have one (``tests/test_imports.py``), or by the path below the root.
     """
-    if first in PACKAGES:
+    if first in (*PACKAGES, "tests"):
         return ("",)
     return (folder, "tests", *_folders_of_tests()) if folder.startswith("tests") else ("tests",)
 

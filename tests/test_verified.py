@@ -305,6 +305,11 @@ def test_what_is_read_unseen_is_a_failure(project: Project) -> None:
     assert "3 passed" in project(SELECTOR_NIGHTLY="1")[1]
 
 
+def test_a_test_that_is_named_by_its_path_is_a_source() -> None:
+    found = found_by_reading.sources("tests/codegen/test_turn_tiles.py")
+    assert "tests/lowering/test_online.py" in found
+
+
 def test_rule_files_are_sources_of_what_selects() -> None:
     """``rules`` lists its own folder, by a name that is no text."""
     assert "rules/50_tiles.egg" in found_by_reading.sources("tests/codegen/test_corpus.py")

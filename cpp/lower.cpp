@@ -27,6 +27,60 @@ struct Pipeline {
     Dimensions guarded;  // of Funcs of which only what is needed is stored
 };
 
+// Which values of which Funcs an expression reads.
+class ValuesRead : public IRGraphVisitor {
+    using IRGraphVisitor::visit;
+    void visit(const Call *op) override {
+        IRGraphVisitor::visit(op);
+        if (op->call_type == Call::Halide) {
+            found.emplace(op->name, op->value_index);
+        }
+    }
+
+public:
+    std::set<std::pair<std::string, int>> found;
+};
+
+// What only an unread value of an inlined tuple reads is not computed: Halide's inference of bounds
+// has no loops for it and crashes.
+void leave_out_unread(Pipeline &p) {
+    std::set<std::pair<std::string, int>> seen, waiting;
+    std::set<std::string> needed;
+    for (const Function &f : p.outputs) {
+        waiting.emplace(f.name(), 0);
+    }
+    while (!waiting.empty()) {
+        auto [name, value] = *waiting.begin();
+        waiting.erase(waiting.begin());
+        auto found = p.env.find(name);
+        if (found == p.env.end() || !seen.emplace(name, value).second) {
+            continue;
+        }
+        const Function &f = found->second;
+        if (f.has_extern_definition()) {
+            return;
+        }
+        needed.insert(name);
+        ValuesRead reads;
+        if (f.is_pure() && f.schedule().compute_level().is_inlined()) {
+            f.values()[value].accept(&reads);
+        } else {
+            f.accept(&reads);
+        }
+        waiting.insert(reads.found.begin(), reads.found.end());
+    }
+    auto unread = [&](const std::string &name) { return needed.count(name) == 0; };
+    std::vector<std::vector<std::string>> groups;
+    for (std::vector<std::string> group : p.groups) {
+        group.erase(std::remove_if(group.begin(), group.end(), unread), group.end());
+        if (!group.empty()) {
+            groups.push_back(group);
+        }
+    }
+    p.groups = groups;
+    p.order.erase(std::remove_if(p.order.begin(), p.order.end(), unread), p.order.end());
+}
+
 Stmt create_loops(Pipeline &p, const Options &options) {
     bool memoized = false;
     Stmt s = schedule_functions(p.outputs, p.groups, p.env, p.target, memoized);
@@ -144,6 +198,7 @@ Pipeline copy_pipeline(const Functions &funcs, const Options &options,
     }
     p.env = wrap_func_calls(p.env);
     std::tie(p.order, p.groups) = realization_order(p.outputs, p.env);
+    leave_out_unread(p);
     simplify_specializations(p.env);
     return p;
 }

@@ -141,12 +141,14 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def _undrawn(config: pytest.Config, tests: Iterable[str], now: dict[str, str]) -> set[str]:
     """Which tests ``--sample`` leaves for another time."""
+    size = config.getoption("--sample")
+    if size == 1:
+        return set()
     failed = _kept(config, _LAST_FAILED)
     files: dict[str, list[tuple[str, str]]] = {}
     for test in tests:
         file = _file_of(test)
         files.setdefault(file, []).append((_digest(now.get(file, ""), test), test))
-    size = config.getoption("--sample")
     left = (test for of in files.values() for _, test in sorted(of)[-(-len(of) // size) :])
     return {test for test in left if test not in failed}
 

@@ -9,20 +9,18 @@ emulation with what Halide computes on the CPU. What fails is printed with its p
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 import warnings
 from collections import Counter
 from typing import Any
 
-import emulation
 import halide as hl
 import numpy as np
-from emulation import build as emulation_build
 
 import halide_bridge as hb
 from fuzzing.graphs import Array, Graph
+from fuzzing.oracles import emulated
 from fuzzing.outcome import FAILURES, Outcome
 from selector.diagnostics import InternalError, UserError
 
@@ -79,18 +77,11 @@ def _ours(graph: Graph, target: str) -> dict[str, list[Array]]:
     kernel = hb.compile(outputs if several else outputs[0], target=target, cache=False)
     read = {b.name for b in kernel.plan.buffers}
     arrays = {name: array for name, array in graph.arrays().items() if name in read}
-    found: dict[str, Any] = {"interpreter": kernel.interpret(sizes=sizes, **arrays)}
-    if kernel.target.family == "cuda":
-        text = f"{kernel.source}\n// {os.getpid()}\n"  # what is built is removed
-        try:
-            found["emulation"] = emulation.check(
-                kernel, sizes=sizes, timeout=60, source=text, **arrays
-            )
-        finally:
-            emulation_build.build(text).unlink(missing_ok=True)
-    else:
-        found["C"] = kernel(sizes=sizes, **arrays)
-    return {name: _listed(result) for name, result in found.items()}
+    results = {
+        "interpreter": kernel.interpret(sizes=sizes, **arrays),
+        "emulation": emulated(kernel, sizes, **arrays),
+    }
+    return {name: _listed(result) for name, result in results.items()}
 
 
 def _listed(result: Any) -> list[Array]:

@@ -214,16 +214,17 @@ def selected(c: Compiled) -> Any:
 
 
 def _emulated(c: Compiled) -> Any:
+    return emulated(c.kernel, c.shape, **c.arrays, **reference.scalars(c.program))
+
+
+def emulated(kernel: Kernel, sizes: Any, **values: Any) -> Any:
     """The emitted text; for AMX it is compiled, with tile registers in software."""
-    scalars = reference.scalars(c.program)
-    if c.kernel.target.family == "amx":
-        return c.kernel(**c.arrays, **scalars, sizes=c.shape)
+    if kernel.target.family == "amx":
+        return kernel(**values, sizes=sizes)
     # What is built is removed, thousands would fill a disk: no other process has the same text.
-    text = f"{c.kernel.source}\n// {os.getpid()}\n"
+    text = f"{kernel.source}\n// {os.getpid()}\n"
     try:
-        return emulation.check(
-            c.kernel, sizes=c.shape, timeout=60, source=text, **c.arrays, **scalars
-        )
+        return emulation.check(kernel, sizes=sizes, timeout=60, source=text, **values)
     finally:
         emulation_build.build(text).unlink(missing_ok=True)
 

@@ -7,11 +7,9 @@ Func costs that is computed anew is weighed against the bytes that it would move
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 
-from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.costs import operations
 from halide_bridge.schedules.recognise.narrow import narrowest
 from halide_bridge.schedules.recognise.program import (
@@ -19,6 +17,8 @@ from halide_bridge.schedules.recognise.program import (
     Member,
     Program,
     Stage,
+    Written,
+    access_of,
     accesses,
     inlined,
     number,
@@ -30,7 +30,6 @@ from selector.ir.affine import Affine
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
-    Call,
     Compare,
     CompareOp,
     Expr,
@@ -47,9 +46,6 @@ STORED = 100  # operations that a stored and loaded element is worth
 ALWAYS = 24  # operations with one load: casts, scales, boundaries
 LARGEST = 600  # operations of a statement: more takes long to compile
 _UNKNOWN = 64  # turns of a loop of unknown length
-
-Written = Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]
-"""The variables and values of Funcs that are written out where they are read."""
 
 
 class Place(Enum):
@@ -206,14 +202,12 @@ def _reads(stage: Stage, member: Member, written: Written) -> dict[Access, int]:
     waiting = [(e, 1) for e in stage.expressions]
     while waiting:
         part, times = waiting.pop()
-        if isinstance(part, Call) and ELEMENT in part.name:
-            func, _, value = part.name.rpartition(ELEMENT)
-            if func == member.name:
-                access = Access(func, int(value), part.args)
-                found[access] = max(times, found.get(access, 0))
-            if func in written:
-                values = written[func][1]
-                times *= max(1, len({a for value in values for a in accesses(value)}))
+        access = access_of(part)
+        if access is not None and access.func == member.name:
+            found[access] = max(times, found.get(access, 0))
+        if access is not None and access.func in written:
+            values = written[access.func][1]
+            times *= max(1, len({a for value in values for a in accesses(value)}))
         waiting += ((child, times) for child in expr_children(part))
     return found
 

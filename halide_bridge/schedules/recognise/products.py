@@ -12,6 +12,7 @@ from halide_bridge.schedules.recognise.program import (
     Member,
     Program,
     Stage,
+    access_of,
     accesses,
     number,
 )
@@ -288,11 +289,7 @@ def is_own(e: Expr, member: Member, number: int = 0) -> bool:
 
 def element(e: Expr) -> Access | None:
     """What is read, where a factor is no more than that, with a cast or not."""
-    e = e.value if isinstance(e, Cast) else e
-    if isinstance(e, Call) and ELEMENT in e.name:
-        func, _, value = e.name.rpartition(ELEMENT)
-        return Access(func, int(value), e.args)
-    return None
+    return access_of(e.value if isinstance(e, Cast) else e)
 
 
 def _read(e: Expr, member: Member, program: Program) -> str | tuple[str, tuple[str, ...]]:

@@ -20,6 +20,9 @@ from selector.ir.traverse import change_expr, map_expr, substitute, walk_expr
 from selector.ir.types import Type
 from selector.operands.decoded import decoded
 
+Written = Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]
+"""The variables and values of Funcs that are written out where they are read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -149,10 +152,15 @@ def _decoded(e: Expr) -> Expr | None:
 
 def accesses(e: Expr) -> Iterator[Access]:
     """What an expression reads, in the order in which it stands there."""
-    for part in walk_expr(e):
-        if isinstance(part, Call) and ELEMENT in part.name:
-            func, _, value = part.name.rpartition(ELEMENT)
-            yield Access(func, int(value), part.args)
+    return (found for part in walk_expr(e) if (found := access_of(part)) is not None)
+
+
+def access_of(e: Expr) -> Access | None:
+    """What is read, if an expression is no more than that."""
+    if not (isinstance(e, Call) and ELEMENT in e.name):
+        return None
+    func, _, value = e.name.rpartition(ELEMENT)
+    return Access(func, int(value), e.args)
 
 
 def read_program(outputs: Sequence[Any], asked: frozenset[str] = frozenset()) -> Program:
@@ -222,15 +230,14 @@ def _stage(func: str, number: int, args: Sequence[str], told: Record, expr: Any)
     return Stage(func, number, stored, values, condition, rvars, tuple(free))
 
 
-def inlined(e: Expr, bodies: Mapping[str, tuple[tuple[str, ...], tuple[Expr, ...]]]) -> Expr:
-    """An expression with the values of Funcs in their places; ``bodies``: arguments and values."""
+def inlined(e: Expr, bodies: Written) -> Expr:
+    """An expression with the values of Funcs in their places."""
     inner = map_expr(e, lambda part: inlined(part, bodies))
-    if isinstance(inner, Call) and ELEMENT in inner.name:
-        func, _, value = inner.name.rpartition(ELEMENT)
-        if func in bodies:
-            args, values = bodies[func]
-            return substitute(values[int(value)], dict(zip(args, inner.args, strict=True)))
-    return inner
+    access = access_of(inner)
+    if access is None or access.func not in bodies:
+        return inner
+    args, values = bodies[access.func]
+    return substitute(values[access.value], dict(zip(args, access.indices, strict=True)))
 
 
 def number(e: Expr) -> int | None:

@@ -40,8 +40,10 @@ def test_what_differs_stays(tmp_path: Path) -> None:
 
     for problem, old in (("one", "a"), ("two", "b")):
         (tmp_path / problem).mkdir()
-        (tmp_path / problem / "old.code").write_text(old)
-        (tmp_path / problem / "new.code").write_text("a")
+        for label, launches in (("old", old), ("new", "a")):
+            (tmp_path / problem / f"{label}.kernel").touch()
+            (tmp_path / problem / f"{label}.cubin").write_bytes(bytes(64))
+            (tmp_path / problem / f"{label}.launches").write_text(launches)
     assert drop_same(tmp_path) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["two"]
 

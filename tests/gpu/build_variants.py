@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import hashlib
 import importlib.util
 import json
 import os
@@ -21,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -28,36 +28,32 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path.cwd()
-sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent.parent)]
+sys.path.insert(0, str(ROOT))
 
-from known_code import machine_digest  # noqa: E402
-from programs import programs_of  # noqa: E402
-
+import halide_bridge as hb  # noqa: E402
 from casestudies.common.registry import gpu_cases  # noqa: E402
 from selector.diagnostics import UserError  # noqa: E402
 
 OLD, NEW = "old", "new"
 
 
-def code_of(kernel: Any) -> str:
-    """What decides about its time: the machine code, and how it is launched."""
-    launches = repr(dataclasses.replace(kernel.plan, source=""))
-    return machine_digest(kernel.cubin()) + hashlib.sha256(launches.encode()).hexdigest()
-
-
 def build(folder: Path, label: str, match: str, target: str) -> None:
-    """The kernels of this checkout, and what their code is."""
+    """The kernels of the checkout at hand, an old one as well: by what all revisions have."""
     for case in gpu_cases():
-        for program in programs_of(case):
-            timed = [
-                p for p in program.problems if p in case.benchmark and re.search(match, p.name)
-            ]
-            if not timed or (program.schedule, program.target) != ("tensor", target):
+        programs: dict[str, list[Any]] = {}
+        for problem in case.benchmark:
+            programs.setdefault(problem.program, []).append(problem)
+        for name, problems in programs.items():
+            timed = [p for p in problems if re.search(match, p.name)]
+            if not timed or "tensor" not in case.schedules:
                 continue
             try:
-                kernel = program.compile()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    output = case.scheduled(problems[0], "tensor", target)
+                    kernel = hb.compile(output, target=target)
             except UserError as error:
-                print(f"{label}: no {program.name}: {error.what}", flush=True)
+                print(f"{label}: no {name}: {error.what}", flush=True)
                 continue
             for problem in timed:
                 place = folder / problem.name
@@ -65,16 +61,74 @@ def build(folder: Path, label: str, match: str, target: str) -> None:
                 kernel.save(place / f"{label}.kernel")
                 about = {"case": case.name, "problem": dataclasses.asdict(problem)}
                 (place / f"{label}.json").write_text(json.dumps(about), encoding="utf-8")
-                (place / f"{label}.code").write_text(code_of(kernel), encoding="utf-8")
+                (place / f"{label}.cubin").write_bytes(kernel.cubin())
+                launches = repr(dataclasses.replace(kernel.plan, source=""))
+                (place / f"{label}.launches").write_text(launches, encoding="utf-8")
+
+
+def describe_old(folder: Path) -> None:
+    """Each old kernel is put where its problem is, which is told by the fields that it had and has,
+    in the format that this checkout reads; those for none of its problems are removed.
+    """
+    problems = {p: json.loads(p.read_text("utf-8")) for p in sorted(folder.glob(f"*/{NEW}.json"))}
+    for old in sorted(folder.glob(f"*/{OLD}.kernel")):
+        about = json.loads(old.with_suffix(".json").read_text("utf-8"))
+        read_today(old)
+        fits = [new for new, now in problems.items() if _same_problem(about, now)]
+        for new in fits[:1]:
+            taken = len(list(new.parent.glob(f"{OLD}*.kernel")))
+            label = OLD if old.parent == new.parent or not taken else f"{OLD}{taken + 1}"
+            for kind in ("kernel", "cubin", "launches"):
+                old.with_suffix(f".{kind}").rename(new.with_name(f"{label}.{kind}"))
+            shutil.copy(new, new.with_name(f"{label}.json"))
+        if not fits or fits[0].parent != old.parent:
+            shutil.rmtree(old.parent)
+
+
+def _same_problem(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    was, now = old["problem"], new["problem"]
+    return old["case"] == new["case"] and all(now[f] == was[f] for f in was.keys() & now)
+
+
+def read_today(kernel: Path) -> None:
+    """A plan had no promises and no size in the first format (until 26edcd14)."""
+    with zipfile.ZipFile(kernel) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    plan = json.loads(members["plan.json"])
+    if "promises" in plan:
+        return
+    from selector.runtime.artifact import Artifact, save  # of this checkout, as below
+    from selector.runtime.plan_json import plan_from_json
+
+    plan |= {"promises": [], "size": {"characters": 0, "loops": 0, "largest": None}}
+    artifact = Artifact(
+        plan_from_json(plan, members["kernel.cu"].decode()),
+        members["module.vir"].decode(),
+        members["report.txt"].decode(),
+        json.loads(members["report.json"]),
+        {n.removesuffix(".cubin"): x for n, x in members.items() if n.endswith(".cubin")},
+        json.loads(members["manifest.json"])["versions"],
+    )
+    save(artifact, kernel, overwrite=True)
+
+
+def code_of(kernel: Path) -> str:
+    """What decides about its time: the machine code, and how it is launched."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from known_code import machine_digest  # not where old kernels are built: there is none
+
+    return machine_digest(kernel.with_suffix(".cubin").read_bytes()) + kernel.with_suffix(
+        ".launches"
+    ).read_text(encoding="utf-8")
 
 
 def drop_same(folder: Path) -> int:
     """Remove the problems whose two kernels are the same; how many."""
-    codes = [[place / f"{label}.code" for label in (OLD, NEW)] for place in folder.iterdir()]
+    pairs = [[place / f"{label}.kernel" for label in (OLD, NEW)] for place in folder.iterdir()]
     same = [
         old.parent
-        for old, new in codes
-        if old.exists() and new.exists() and old.read_text() == new.read_text()
+        for old, new in pairs
+        if old.exists() and new.exists() and code_of(old) == code_of(new)
     ]
     for place in same:
         shutil.rmtree(place)
@@ -137,12 +191,11 @@ def sources_of(root: Path) -> list[tuple[str, bytes]]:
 
 
 def build_old(folder: Path, revision: str, options: list[str]) -> None:
-    """By the revision's own script where it has one: modules move."""
     with checkout(revision) as root:
-        own = root / "tests" / "gpu" / Path(__file__).name
-        script = own if own.exists() else Path(__file__).resolve()
-        command = [sys.executable, "-c", STARTER, str(root), str(script), str(folder.resolve())]
+        script = str(Path(__file__).resolve())
+        command = [sys.executable, "-c", STARTER, str(root), script, str(folder.resolve())]
         subprocess.run([*command, "--label", OLD, *options], cwd=root, check=True)
+    describe_old(folder)
 
 
 def main() -> int:

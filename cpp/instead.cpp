@@ -8,6 +8,8 @@ namespace bridge {
 using namespace Halide::Internal;
 using Halide::Expr;
 using Halide::Func;
+using Halide::Tuple;
+using Halide::Var;
 
 namespace {
 
@@ -162,10 +164,23 @@ public:
     std::set<Halide::Type> types;
 };
 
-}  // namespace
+// What readers of a Func read by its name: the one that it wraps, whose reads Halide changes when
+// the pipeline is lowered.
+Function read_as(const Function &f) {
+    const Call *call = f.has_update_definition() ? nullptr : f.values()[0].as<Call>();
+    if (!call || call->call_type != Call::Halide) {
+        return f;
+    }
+    const Function of(call->func);
+    const auto &wrappers = of.schedule().wrappers();
+    bool wrapped = std::any_of(wrappers.begin(), wrappers.end(), [&](const auto &wrapper) {
+        return wrapper.second.same_as(f.get_contents());
+    });
+    return wrapped ? of : f;
+}
 
-Func clone_for(const Function &f, Function consumer, const std::string &variable,
-               const std::string &name) {
+// A Func with the definition and the schedule of another.
+Function copy_of(const Function &f, const std::string &name) {
     Function copied(Halide::Internal::unique_name(name));
     std::map<FunctionPtr, FunctionPtr> known;
     for (const auto &[reader, wrapper] : f.schedule().wrappers()) {
@@ -176,11 +191,30 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
     FunctionPtr self = copied.get_contents();
     self.weaken();
     copied.substitute_calls({{f.get_contents(), self}});  // those of its own updates
+    return copied;
+}
+
+// A Func that reads what a wrapper reads, to be scheduled as if there was none.
+Function reads_like(const Function &wrapper, const std::string &name) {
+    std::vector<Var> args(wrapper.args().begin(), wrapper.args().end());
+    const std::vector<Expr> &values = wrapper.values();
+    Func reads(Halide::Internal::unique_name(name));
+    reads(args) = values.size() == 1 ? Tuple(values[0]) : Tuple(values);
+    return reads.function();
+}
+
+}  // namespace
+
+Func clone_for(const Function &f, Function consumer, const std::string &variable,
+               const std::string &name) {
+    const Function read_here = read_as(f);
+    const Function copied =
+        read_here.get_contents().same_as(f.get_contents()) ? copy_of(f, name) : reads_like(f, name);
     if (variable.empty()) {
-        consumer.substitute_calls(f, copied);
+        consumer.substitute_calls(read_here, copied);
     } else {
         bool found = false;
-        ChangeReads elsewhere(f, [&](const Call *read) {
+        ChangeReads elsewhere(read_here, [&](const Call *read) {
             bool other = std::any_of(read->args.begin(), read->args.end(), [&](const Expr &index) {
                 return expr_uses_var(index, variable);
             });

@@ -7,17 +7,18 @@ time where it is too long to be staged as a whole. What reads the sums' elements
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
 
 from halide_bridge.schedules.asked import clone, pipeline_stages, resident_blocks
-from halide_bridge.schedules.kernels import Grid, fused
+from halide_bridge.schedules.boxes import Box, Part, boxes_of, lengths_of
+from halide_bridge.schedules.kernels import Grid, aligned, fused
 from halide_bridge.schedules.recognise.costs import written
 from halide_bridge.schedules.recognise.facts import Place, Placement
 from halide_bridge.schedules.recognise.program import Member
-from halide_bridge.schedules.recognise.reuse import Index, Read, Reuse
+from halide_bridge.schedules.recognise.reuse import Read, Reuse
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.stock import GPU_SHARED, REGISTER
@@ -28,35 +29,6 @@ from selector.machine import Machine
 LARGEST = 64 << 10  # bytes of shared memory that leave room for other blocks
 REGISTER_BYTES = 4
 AHEAD = 2  # runs of a sum in shared memory: one that is used, one that is copied
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """What a block reads of a Func for a run: ``extents`` along its dimensions, and the first
-    element along each, where that is the same for all blocks but for multiples of their tiles.
-    """
-
-    extents: tuple[int, ...]
-    first: tuple[int | None, ...]
-
-    def rounded(self, d: int, run: int) -> int:
-        """The extent along a dimension if it begins and ends at multiples of ``run``."""
-        first = self.first[d]
-        before = run - 1 if first is None else first % run
-        return -(-(before + self.extents[d]) // run) * run
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Reads of a Func that move together from block to block and from run to run: all of them, or
-    of two kinds those that follow the ``dimension`` of the sum and are a Func of their own then, or
-    the others. ``kept``: they are staged, each result reads them once otherwise.
-    """
-
-    func: str
-    reads: tuple[Read, ...]
-    dimension: int | None
-    kept: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +77,7 @@ def blocks_for(
     width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
     for steps in _steps(reuse):
         for (_, found, tile), step in product(ranks, steps):
-            staged = _boxes(found, tile, step, member)
+            staged = boxes_of(found, tile, step, member)
             if staged is None:
                 return None
             boxes = ((width[part.func], box) for part, box in staged if part.kept)
@@ -171,7 +143,7 @@ def _sums(reuse: Reuse, member: Member, work: tuple[int, int], known: Guess) -> 
     terms = prod(max(1, known.value(r.extent)) for r in member.stages[1].reduced)
     names = [member.args[d] for d in (reuse.n, reuse.m) if d is not None]
     step = next(((r, RUN_OF_TERMS) for r, e in reuse.reduced.items() if e is None), None)
-    lengths = _lengths(reuse, step)
+    lengths = lengths_of(reuse, step)
     factors = tuple(
         Factor(
             r.follows(names[0]),
@@ -188,100 +160,30 @@ def _sums(reuse: Reuse, member: Member, work: tuple[int, int], known: Guess) -> 
     return Sums(extents[reuse.n], m, others, terms, factors, _inner(lengths), *work, registers)
 
 
-def _lengths(reuse: Reuse, step: tuple[str, int] | None) -> dict[str, int | None]:
-    """Terms along each variable that a block has at a time; None: one of an unknown number."""
-    return dict(reuse.reduced) | dict([step] if step else [])
-
-
 def _inner(lengths: Mapping[str, int | None]) -> tuple[int, int]:
     """Lengths of the two inner loops of a thread."""
     first, second, *_ = (*(e for e in lengths.values() if e), 1, 1)
     return first, second
 
 
-def _boxes(
-    reuse: Reuse, tile: Tile, step: tuple[str, int] | None, member: Member
-) -> list[tuple[Part, Box]] | None:
-    """What a block reads for a run; None if reads of one Func lie apart in more than two places."""
-    extents = {name: e or 1 for name, e in _lengths(reuse, step).items()}
-    for d, n in zip((reuse.n, reuse.m), tile.extents, strict=True):
-        if d is not None:
-            extents[member.args[d]] = n
-    moving = {*member.args, *(step or ())[:1]}
-    runs = step is not None or None in reuse.reduced.values()
-    found = list[tuple[Part, Box]]()
-    for name in dict.fromkeys(r.func for r in reuse.reads):
-        reads = tuple(r for r in reuse.every if r.func == name)
-        for parts in _ways(name, reads, reuse, member):
-            if runs and any(p.kept and r in reuse.first for p in parts for r in p.reads):
-                continue  # what a sum begins with is read before all runs
-            boxes = [(part, _box(part, extents, moving)) for part in parts]
-            whole = [(part, box) for part, box in boxes if box is not None]
-            if len(whole) == len(boxes):
-                found += whole
-                break
-        else:
-            return None
-    return found
-
-
-def _ways(
-    name: str, reads: tuple[Read, ...], reuse: Reuse, member: Member
-) -> Iterator[tuple[Part, ...]]:
-    """The reads of a Func as one part, or as two."""
-
-    def part(some: Iterable[Read], dimension: int | None) -> Part:
-        each = tuple(some)
-        return Part(name, each, dimension, any(r in reuse.reads for r in each))
-
-    yield (part(reads, None),)
-    for d, arg in enumerate(member.args):
-        those = [r for r in reads if r.follows(arg)]
-        if 0 < len(those) < len(reads):
-            yield part(those, d), part((r for r in reads if r not in those), None)
-
-
-def _box(part: Part, extents: Mapping[str, int], moving: Set[str]) -> Box | None:
-    along = zip(*(r.indices for r in part.reads), strict=True)
-    spans = [_span(indices, extents, moving) for indices in along]
-    whole = [span for span in spans if span is not None]
-    if len(whole) < len(spans):
-        return None
-    return Box(tuple(n for n, _ in whole), tuple(first for _, first in whole))
-
-
-def _span(
-    indices: Sequence[Index], extents: Mapping[str, int], moving: Set[str]
-) -> tuple[int, int | None] | None:
-    """How many elements lie from the first to the last along a dimension that some indices name,
-    and which is the first; None if they do not move together, with the variables (``moving``) that
-    are elsewhere in another block or run.
-    """
-    outer = [{v: f for v, f in i.factors.items() if v not in extents} for i in indices]
-    bases = [{v: f for v, f in i.factors.items() if v in moving} for i in indices]
-    apart = [(i.rest - indices[0].rest).constant for i in indices]
-    if None in apart or any(b != (outer[0], bases[0]) for b in zip(outer, bases, strict=True)):
-        return None
-    low = [(a or 0) + i.low(extents) for a, i in zip(apart, indices, strict=True)]
-    high = [x + i.reach(extents) for x, i in zip(low, indices, strict=True)]
-    start = None if outer[0] else indices[0].rest.constant
-    return max(high) - min(low) + 1, None if start is None else start + min(low)
-
-
 def by_blocks(
     script: Script,
     blocks: Blocks,
     member: Member,
-    stored: Recorded,
+    reader: Member | None,
     order: Sequence[int],
     placement: Placement,
 ) -> Grid:
-    """The directives; ``stored`` reads the sums where it is computed itself, its dimensions in
-    that ``order``.
+    """The directives. ``reader``: of the sums where it is computed itself, its dimensions in that
+    ``order``; None: they are stored as they are.
     """
     reuse, tile = blocks.reuse, blocks.tile
     func = script.func(member.label, member.handle)
+    stored = func.in_() if reader is None else script.func(reader.label, reader.handle)
     dims = [d for d in (reuse.n, reuse.m) if d is not None]
+    kept, n = reader or member, order[reuse.n]
+    if kept.first(n) is None:  # wherever a tile begins, a copy is to be as long
+        aligned(stored, stored.args()[n], max(_run(part, placement) for part, _ in blocks.staged))
     block = _spread(script, stored, tile, [order[d] for d in dims])
     args = func.args()
     func.compute_at(stored, block).store_in(REGISTER)
@@ -350,7 +252,7 @@ def _threads(
 
 def _written_out(script: Script, update: Recorded, blocks: Blocks, loops: list[Any]) -> Any:
     """Cut the second loop of a thread's part of a sum; the loop that is to be written out."""
-    times = blocks.tile.written_out(_inner(_lengths(blocks.reuse, blocks.step)), blocks.work)
+    times = blocks.tile.written_out(_inner(lengths_of(blocks.reuse, blocks.step)), blocks.work)
     if len(loops) < 2 or times == 1:
         return None
     so, si = script.rvars("so", "si")
@@ -378,8 +280,7 @@ def _stage(
         return
     args = staged.args()
     staged.compute_at(*at).store_in(GPU_SHARED)
-    run = max(1, 16 // member.types[0].bytes)
-    along = _along(part.reads, n)
+    run, along = _run(part, placement), _along(part.reads, n)
     if along:  # what lies side by side in memory goes to different banks
         others = [a for d, a in enumerate(args) if d != along]
         staged.reorder_storage(args[along], *others)
@@ -392,6 +293,10 @@ def _stage(
     whole = is_argument(member, placement.program)
     if blocks.step and (whole or placement.places[part.func] is not Place.INSIDE):
         pipeline_stages(staged, AHEAD)
+
+
+def _run(part: Part, placement: Placement) -> int:
+    return max(1, 16 // placement.program.members[part.func].types[0].bytes)
 
 
 def _along(reads: Sequence[Read], n: str) -> int:

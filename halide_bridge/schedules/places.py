@@ -150,7 +150,7 @@ class Scheduling:
                 return grid
             found = self._blocks_for(mine[0], order, member)
             if found:
-                return by_blocks(self.script, found, mine[0], reader, order, self.placement)
+                return by_blocks(self.script, found, mine[0], member, order, self.placement)
             along = reductions.along_memory(mine[0], self.placement)
             if along is not None and member.args:
                 func = self._func(mine[0])
@@ -264,7 +264,7 @@ class Scheduling:
             return grid
         found = self._blocks_for(member, order)
         if found:
-            return by_blocks(self.script, found, member, func.in_(), order, self.placement)
+            return by_blocks(self.script, found, member, None, order, self.placement)
         if member.whole(SMALL):
             return self._updates(member)
         swept = self.sweeps.of_itself(member)

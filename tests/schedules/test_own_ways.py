@@ -196,6 +196,30 @@ def rows_of_which_some_are_scaled() -> Plain:
     return Plain(out, [(a, floats(30, 70))], (30, 70))
 
 
+@program
+def a_filter_that_is_read_backwards() -> Plain:
+    """Where its tiles begin follows from the output's size."""
+    a, weights = image(I32), image(I32, name="weights")
+    around, f, out = hl.BoundaryConditions.repeat_edge(a), hl.Func("f"), hl.Func("out")
+    r = hl.RDom([(0, 16), (0, 8)], "r")
+    f[x, y] += weights[r.x, r.y] * around[x + r.x - 8, y + r.y]
+    out[x, y] = f[7 - x, y] + f[x, y]
+    arrays = [(a, bytes_(20, 50).astype(np.int32)), (weights, bytes_(8, 16).astype(np.int32))]
+    return Plain(out, arrays, (18, 45))
+
+
+@program
+def products_of_the_rows_and_columns_of_one_func() -> Plain:
+    """It is stored, and a block of threads has one part of it for its rows, one for its columns."""
+    a, f, g, out = image(U8), hl.Func("f"), hl.Func("g"), hl.Func("out")
+    around = hl.BoundaryConditions.repeat_edge(a)
+    r, q = hl.RDom([(-1, 3), (-2, 3)], "r"), hl.RDom([(0, 32)], "q")
+    f[x, y] += hl.i32(around[x + r.x, y + r.y])
+    g[x, y] += f[q.x, y] * f[x, q.x]
+    out[x, y] = hl.select(x > y, f[hl.clamp(x, 1, 8), y] + g[x, y], 1)
+    return Plain(out, [(a, bytes_(22, 10))], (22, 10))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_computes_what_halide_does(name: str) -> None:
     case = PROGRAMS[name]()

@@ -14,6 +14,7 @@ from halide_bridge.names import Names
 from halide_bridge.native import native
 from halide_bridge.records import ELEMENT, Reader, Record, read_type
 from selector.dataclass import dataclass
+from selector.ir.affine import Affine
 from selector.ir.contents import without_lets
 from selector.ir.nodes import Call, Cast, Expr, IntImm, Var
 from selector.ir.traverse import change_expr, map_expr, substitute, walk_expr
@@ -103,6 +104,11 @@ class Member:
     def accesses(self) -> Iterator[Access]:
         """What it reads, in the order in which that stands in its stages."""
         return (a for s in self.stages for e in s.expressions for a in accesses(e))
+
+    def first(self, d: int) -> int | None:
+        """The first element along a dimension that is needed of it, where that is a number."""
+        low = self.region[d][0] if d < len(self.region) else None
+        return None if low is None else Affine.of(low).constant
 
     def whole(self, most: int) -> bool:
         """Whether more elements than that are computed wherever one is: Halide computes a Func in

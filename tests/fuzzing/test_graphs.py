@@ -31,7 +31,7 @@ def test_all_that_a_func_may_be_is_drawn() -> None:
         *(f"BoundaryConditions.{edge}(" for edge in ("mirror_image", "repeat_image")),
     ):  # fmt: skip
         assert part in texts, part
-    assert len(STEPS) == 11
+    assert len(STEPS) == 14
 
 
 def test_what_is_off_is_seen() -> None:

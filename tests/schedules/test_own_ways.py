@@ -220,6 +220,19 @@ def products_of_the_rows_and_columns_of_one_func() -> Plain:
     return Plain(out, [(a, bytes_(22, 10))], (22, 10))
 
 
+@program
+def long_columns_of_one_channel_of_pixels() -> Plain:
+    """A block's part of it is no copy of neighbours: they are three elements apart."""
+    a, weights, f, out = image(U8, 3), image(U8, 1, "weights"), hl.Func("f"), hl.Func("out")
+    a.dim(0).set_stride(3)
+    a.dim(2).set_stride(1).set_bounds(0, 3)
+    r = hl.RDom([(0, 21)], "r")
+    f[x, y] += hl.i32(weights[r]) * hl.i32(hl.BoundaryConditions.repeat_edge(a)[x, y + r, 2])
+    out[x, y] = f[x, y] + f[x, y + 1]
+    pixels = np.ascontiguousarray(bytes_(30, 60, 3)).transpose(2, 0, 1)
+    return Plain(out, [(a, pixels), (weights, bytes_(21))], (30, 60))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_computes_what_halide_does(name: str) -> None:
     case = PROGRAMS[name]()

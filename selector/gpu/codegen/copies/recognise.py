@@ -94,6 +94,8 @@ def as_copy(nest: Nest, context: KernelContext) -> Copy | None:
         return None
     if source.space is not Space.GLOBAL or source.param is None or to.type != source.type:
         return None
+    if source.param.dims[0].stride != IntImm(1):  # one channel of pixels is no row of neighbours
+        return None
     nest = merge_digits(nest, [to_affine(nest.store.index), to_affine(load.index)])
     nest = cut_digits(nest, source.param.dims)
     load = nest.store.value

@@ -194,12 +194,16 @@ Function copy_of(const Function &f, const std::string &name) {
     return copied;
 }
 
-// A Func that reads what a wrapper reads, to be scheduled as if there was none.
-Function reads_like(const Function &wrapper, const std::string &name) {
-    std::vector<Var> args(wrapper.args().begin(), wrapper.args().end());
-    const std::vector<Expr> &values = wrapper.values();
+// A Func whose elements are read of another one, which is stored.
+Function reading(const Function &f, const std::string &name) {
+    std::vector<Var> args(f.args().begin(), f.args().end());
+    const std::vector<Expr> at(args.begin(), args.end());
+    std::vector<Expr> values;
+    for (int i = 0; i < f.outputs(); i++) {
+        values.push_back(Call::make(f, at, i));
+    }
     Func reads(Halide::Internal::unique_name(name));
-    reads(args) = values.size() == 1 ? Tuple(values[0]) : Tuple(values);
+    reads(args) = Tuple(values);
     return reads.function();
 }
 
@@ -208,8 +212,9 @@ Function reads_like(const Function &wrapper, const std::string &name) {
 Func clone_for(const Function &f, Function consumer, const std::string &variable,
                const std::string &name) {
     const Function read_here = read_as(f);
-    const Function copied =
-        read_here.get_contents().same_as(f.get_contents()) ? copy_of(f, name) : reads_like(f, name);
+    // Halide tells where it is computed once all is scheduled only; its loops are there to be seen.
+    const bool stored = !f.definition().schedule().splits().empty();
+    const Function copied = stored ? reading(f, name) : copy_of(f, name);
     if (variable.empty()) {
         consumer.substitute_calls(read_here, copied);
     } else {

@@ -233,6 +233,19 @@ def long_columns_of_one_channel_of_pixels() -> Plain:
     return Plain(out, [(a, pixels), (weights, bytes_(21))], (30, 60))
 
 
+@program
+def products_of_the_rows_and_columns_of_what_has_a_kernel_of_its_own() -> Plain:
+    """What a block has of it for its columns reads it, and does not compute it again."""
+    a, f, g, out = image(I32), hl.Func("f"), hl.Func("g"), hl.Func("out")
+    around = hl.BoundaryConditions.repeat_edge(a)
+    q, s = hl.RDom([(0, 40)], "q"), hl.RDom([(1, 9)], "s")
+    f[x, y] = around[x, y] + around[x + 1, y]
+    f[x, s] = f[x, s] + f[x, s - 1]
+    g[x, y] += f[q.x, y] * f[x, q.x]
+    out[x, y] = g[x, y] + f[x, y]
+    return Plain(out, [(a, bytes_(45, 47).astype(np.int32) & 7)], (45, 47))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_computes_what_halide_does(name: str) -> None:
     case = PROGRAMS[name]()

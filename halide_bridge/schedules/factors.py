@@ -180,7 +180,7 @@ def _fills(
     member: Member, known: Guess, rows: Iterable[int] | None = None, update: int = 1
 ) -> bool:
     """Whether a product fills tiles of a tensor unit, whichever dimension its rows go along."""
-    depth = max(known.value(r.extent) for r in member.stages[update].reduced)
+    depth = max((known.value(r.extent) for r in member.stages[update].reduced), default=1)
     among = range(1, len(member.args)) if rows is None else rows
     return any(fills(known.extent(member, 0), known.extent(member, d), depth) for d in among)
 

@@ -20,10 +20,11 @@ def refused(what: str, why: str = "", hint: str = "") -> ScheduleError:
 
 def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
     """A Func of its own that ``consumer`` reads in place of ``func``, from now on: with the same
-    definition, to be computed where the others are not, or one that reads ``func`` if that has a
-    place of its own already. Unlike Halide's ``clone_in`` it may be asked for several consumers, one after the other, and for a part of what one reads: that whose
-    place depends on its variable ``along``. With ``along`` ``j`` the second factor of
-    ``f[i, j] += A[r, i] * A[r, j]`` is staged by itself. ``ScheduleError`` if no read does.
+    definition, to be computed where the others are not, or one that reads ``func`` if the loops of
+    that have been scheduled. Unlike Halide's ``clone_in`` it may be asked for several consumers,
+    one after the other, and for a part of what one reads: that whose place depends on its variable
+    ``along``. With ``along`` ``j`` the second factor of ``f[i, j] += A[r, i] * A[r, j]`` is staged
+    by itself. ``ScheduleError`` if no read does.
     """
     name = f"{plain(func.name())}_of_{plain(consumer.name())}"
     variable = "" if along is None else along.name()

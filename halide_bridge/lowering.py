@@ -37,10 +37,11 @@ from selector.ir.nodes import (
     Role,
     ScalarParam,
     Stmt,
+    Store,
     Var,
 )
 from selector.ir.remarks import GridDirective, Origin, Requirement
-from selector.ir.traverse import map_stmt
+from selector.ir.traverse import map_stmt, walk_stmt
 from selector.lowering.guarded import guarded
 from selector.lowering.online import Online, fuse_online
 from selector.lowering.ranges import Ranges
@@ -67,6 +68,7 @@ class _Pipeline:
     directives: dict[str, Directives]  # by Halide's name of the Func
     location: str
     request: dict[str, Any]
+    inlined: frozenset[str]
 
 
 def lower(
@@ -140,7 +142,7 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
         body,
         _requirements(lowered["regions"], reader, names, buffers),
         _origins(pipeline.directives, names),
-        _grids(pipeline.directives, names),
+        _grids(pipeline, names, body),
         promises_of(lowered["promises"], reader, buffers, scalars, pipeline.location),
     )
 
@@ -186,7 +188,8 @@ def _open(
         "tensor_funcs": {n for n, d in directives.items() if d.kind is not None},
     }
     wrapped = tuple((w, f) for w, f in pairs if w != f)
-    return _Pipeline(outputs, wrapped, directives, location, request)
+    inlined = frozenset(f[0] for f in described if f[2])
+    return _Pipeline(outputs, wrapped, directives, location, request, inlined)
 
 
 def _place(s: Stmt, directives: Mapping[str, Directives]) -> Stmt:
@@ -262,11 +265,15 @@ def _is_whole(requirement: Requirement, dim: Dim) -> bool:
             return False
 
 
-def _grids(directives: Mapping[str, Directives], names: Names) -> tuple[GridDirective, ...]:
-    """What is asked of the grids of kernels."""
+def _grids(pipeline: _Pipeline, names: Names, body: Stmt) -> tuple[GridDirective, ...]:
+    """What is asked of the grids of kernels: not of one that nobody reads, as a condition is never
+    true, and that Halide has left out.
+    """
+    written = {s.buffer for s in walk_stmt(body) if isinstance(s, Store)}
     found = (
         GridDirective(kind, names(n), blocks)
-        for n, d in directives.items()
+        for n, d in pipeline.directives.items()
+        if n in pipeline.inlined or names(n) in written
         for kind, blocks in d.grids
     )
     return tuple(sorted(found, key=lambda g: (g.func, g.kind.value)))

@@ -246,6 +246,16 @@ def products_of_the_rows_and_columns_of_what_has_a_kernel_of_its_own() -> Plain:
     return Plain(out, [(a, bytes_(45, 47).astype(np.int32) & 7)], (45, 47))
 
 
+@program
+def a_product_behind_a_condition_that_is_never_true() -> Plain:
+    """Halide leaves it out, with what its kernel was asked for."""
+    a, b, f, out = image(U8), image(U8, name="b"), hl.Func("f"), hl.Func("out")
+    r = hl.RDom([(0, 32)], "r")
+    f[x, y] += hl.i32(a[r, y]) * hl.i32(b[x, r])
+    out[x, y] = hl.select(y < 0, f[x, y] + f[x + 1, y], hl.i32(a[x, y]))
+    return Plain(out, [(a, bytes_(35, 40)), (b, bytes_(32, 41))], (35, 40))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_computes_what_halide_does(name: str) -> None:
     case = PROGRAMS[name]()

@@ -182,8 +182,10 @@ def by_blocks(
     stored = func.in_() if reader is None else script.func(reader.label, reader.handle)
     dims = [d for d in (reuse.n, reuse.m) if d is not None]
     kept, n = reader or member, order[reuse.n]
-    if kept.first(n) is None:  # wherever a tile begins, a copy is to be as long
-        aligned(stored, stored.args()[n], max(_run(part, placement) for part, _ in blocks.staged))
+    run = max(_run(part, placement) for part, _ in blocks.staged)
+    begin = kept.first(n)
+    if begin is None or begin % run:  # boxes are as if the first tile began at a multiple
+        aligned(stored, stored.args()[n], run)
     block = _spread(script, stored, tile, [order[d] for d in dims])
     args = func.args()
     func.compute_at(stored, block).store_in(REGISTER)

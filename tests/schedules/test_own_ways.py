@@ -256,6 +256,18 @@ def a_product_behind_a_condition_that_is_never_true() -> Plain:
     return Plain(out, [(a, bytes_(35, 40)), (b, bytes_(32, 41))], (35, 40))
 
 
+@program
+def a_filter_of_which_every_second_column_is_read() -> Plain:
+    """Its first tile begins at -1: the last columns of it were nobody's."""
+    a, weights = image(I32), image(I32, name="weights")
+    around, f, out = hl.BoundaryConditions.repeat_edge(a), hl.Func("f"), hl.Func("out")
+    r = hl.RDom([(0, 8), (0, 21)], "r")
+    f[x, y] += weights[r.x, r.y] * around[x + r.x - 4, y + r.y]
+    out[x, y] = f[x * 2 - 1, 11 - y]
+    arrays = [(a, bytes_(12, 126).astype(np.int32)), (weights, bytes_(21, 8).astype(np.int32))]
+    return Plain(out, arrays, (12, 126))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_computes_what_halide_does(name: str) -> None:
     case = PROGRAMS[name]()

@@ -166,7 +166,7 @@ def _parted(exponent: Expr, floors: Mapping[str, float]) -> Expr:
 def _below(c: Expr, e: Expr) -> Expr | None:
     """The exponential with its exponent behind a mask; None for what is no such."""
     match e:
-        case Cast(kind, value) if kind.kind is value.type.kind:
+        case Cast(kind, value) if kind.is_float and value.type.is_float:
             inside = _below(c, value)
             return None if inside is None else Cast(kind, inside)
         case Call(kind, "exp_f32", (x,)):

@@ -1,8 +1,8 @@
 """Programs of a plain pipeline, each with the schedule for its sizes.
 
 A schedule looks at some extents of outputs and arguments, and notes which (``schedules.sizes``):
-these, rounded, are the class of the program. Any call whose extents round to the same would be
-scheduled alike.
+these, rounded, are the class of the program. Any call whose extents round to the same has it,
+whatever sizes of the class it was made for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from halide_bridge.schedules.auto import lower_auto, source_of
 from halide_bridge.schedules.sizes import Sizes
 from selector.diagnostics import ScheduleError
 from selector.report import Report
-from selector.runtime.classes import Shapes, SizeClass, rounded
+from selector.runtime.classes import Shapes, SizeClass, rounded, typical
 from selector.runtime.plan import Plan
 from selector.runtime.sizes import axis_of, constant_extents
 
@@ -54,7 +54,7 @@ class Programs:
         if sizes is not None and not _is_list(sizes):
             return self._compiled(cast(Sizes, sizes))[0]
         several = cast(Sequence[Sizes], sizes or ())
-        base, depends = self._compiled(_rounded(several[0]) if several else None)
+        base, depends = self._compiled(_typical(several[0]) if several else None)
         if not depends:
             return base
         self._plan = base.plan
@@ -64,12 +64,12 @@ class Programs:
         return kernel
 
     def _made(self, shapes: Shapes) -> tuple[SizeClass, Kernel]:
-        """The program for the class of some shapes, by the names of the plan."""
+        """The class of some shapes, by the names of the plan, and a program made for these."""
         assert self._plan is not None
         fixed = {b.name: constant_extents(b)[::-1] for b in self._plan.buffers}
         wanted = {
             name: tuple(
-                rounded(n) if known is None else known
+                typical(n) if known is None else known
                 for n, known in zip(shape, fixed[name], strict=True)
             )
             for name, shape in shapes.items()
@@ -89,7 +89,7 @@ class Programs:
                     where=self._source.location,
                 )
             if axes:
-                shape = wanted[b.name]
+                shape = map(rounded, shapes[b.name])
                 asked.append((b.name, tuple(n if i in axes else None for i, n in enumerate(shape))))
         return SizeClass(tuple(asked)), kernel
 
@@ -153,11 +153,11 @@ def _with(report: Report, precisions: Mapping[str, str]) -> Report:
     return replace(report, statements=tuple(known)) if precisions else report
 
 
-def _rounded(sizes: Sizes) -> Sizes:
+def _typical(sizes: Sizes) -> Sizes:
     """Those that a class is scheduled for. What is declared counts before what is said here."""
     if isinstance(sizes, Mapping):
-        return {name: tuple(map(rounded, shape)) for name, shape in sizes.items()}
-    return tuple(map(rounded, sizes))
+        return {name: tuple(map(typical, shape)) for name, shape in sizes.items()}
+    return tuple(map(typical, sizes))
 
 
 def _is_list(sizes: Any) -> bool:

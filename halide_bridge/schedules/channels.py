@@ -15,7 +15,7 @@ from halide_bridge.schedules.recognise.channels import Channels
 from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED, REGISTER
-from selector.families.channels import Tile, outermost
+from selector.families.channels import Tile
 
 
 def by_threads(
@@ -40,7 +40,7 @@ def by_threads(
         total.bound_extent(arg, n)
     _written_out(total, args, tile)
     update, domain = total.update(0), total.rvars(0)
-    rolled = domain[found.taps[outermost(found.windows)]] if tile.rolled else None
+    rolled = None if tile.rolled is None else domain[found.taps[tile.rolled]]
     inner = [r for r in domain if r is not rolled]
     update.reorder(*args, *inner, *([] if rolled is None else [rolled]))
     _written_out(update, args, tile)

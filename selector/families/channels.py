@@ -20,21 +20,19 @@ from selector.machine.record import Machine
 
 VECTOR, MOST_LANES = 16, 64  # bytes of a load, lanes of a statement: those of the emitter
 WARP, SHORT, LONG = 32, 64, 256  # threads of a block
-EACH = (1, 2, 4, 7, 8)  # results of a thread along a dimension of pixels
+EACH = (1, 2, 4, 7, 8, 14)  # results of a thread along a dimension of pixels
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
 WRITTEN_OUT = 2048  # multiply-adds of a thread
 STATEMENTS = 600  # of a kernel: loads and sums, vectors twice, as elements as well
 REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, beside values
-# Fitted to 34 kernels on an H100 (16 % off in the median, 41 % at most): instructions beside one
-# load, for its address and whether it is inside, more of them in a loop, and beside one store;
-# cycles of a launch, of a block, and of a warp for one of its instructions.
-LOAD, LOOPED, STORE = 9, 4, 14
-# The same of one load from shared memory, and of an element that a block brings there: of five
-# kernels (a third off in four of them).
-SHARED_LOAD, BROUGHT = 1, 25
+# Fitted to 157 kernels for 17 layers on an H200 (11 % off in the median; the best of ten takes 1 %
+# less than the choice in the median, 25 % at most): instructions beside one load, for its address
+# and whether it is inside, more of them in a loop, beside one store, beside one load from shared
+# memory, and of an element that a block brings there; cycles of a launch, of a block, of a warp for
+# one of its instructions, and of an instruction until its text is there.
+LOAD, LOOPED, STORE, SHARED_LOAD, BROUGHT = 12, 4, 14, 2, 32
+LAUNCH, START, WAIT, TEXT = 4000, 150, 1.5, 4
 ROOM = 96 << 10  # bytes of shared memory for all blocks of a multiprocessor
-LAUNCH, START, WAIT = 3500, 500, 4
-ARRIVING = 1200  # cycles until what a block asks for is there (Machine.latency), and all have met
 L1_BYTES = 128
 
 
@@ -51,11 +49,6 @@ class Windows:
     def reach(self, results: int) -> int:
         """Elements that neighbours read."""
         return self.step * (results - 1) + self.apart * (self.taps - 1) + 1
-
-
-def outermost(windows: tuple[Windows, ...]) -> int:
-    """The last dimension with several taps; the first where none has."""
-    return max((d for d, w in enumerate(windows) if w.taps > 1), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +72,23 @@ class Shape:
         return self.group * prod(w.taps for w in self.windows)
 
     @property
-    def outer(self) -> int:
-        """The last dimension with windows."""
-        return outermost(self.windows)
+    def windowed(self) -> tuple[int, ...]:
+        """The dimensions with several taps."""
+        return tuple(d for d, w in enumerate(self.windows) if w.taps > 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     """A thread has ``each`` results along each dimension, ``lanes`` of them a vector, a block so
-    many ``threads``; ``rolled``: the taps along the last dimension with windows are a loop;
+    many ``threads``; the taps along dimension ``rolled`` are a loop, along none if that is None:
+    what neighbouring results read there comes once for each, along others once for all;
     ``staged``: what threads read is in shared memory. ``resident`` blocks are to find registers.
     """
 
     each: tuple[int, ...]
     threads: tuple[int, ...]
     lanes: int
-    rolled: bool
+    rolled: int | None
     resident: int = 1
     staged: bool = False
 
@@ -118,7 +112,7 @@ class _Part:
 
     each: tuple[int, ...]
     lanes: int
-    rolled: bool
+    rolled: int | None
     registers: int
     instructions: int
     lines: float
@@ -126,33 +120,36 @@ class _Part:
 
 
 def _parts(shape: Shape) -> Iterator[_Part]:
-    either = (False, True) if shape.windows[shape.outer].taps > 1 else (False,)
-    for lanes, rolled in product(_lanes(shape), either):
-        choices = [
-            (lanes,) if d == 0 and lanes > 1 else _along(shape, d, lanes)
-            for d in range(len(shape.extents))
-        ]
-        for each in product(*choices):
-            terms = shape.terms // (shape.windows[shape.outer].taps if rolled else 1)
-            sums = prod(each) * terms
-            registers = _registers(each, lanes, rolled, shape)
-            pixels, weights, _ = _loads(each, lanes, rolled, shape)
-            statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
-            written = sums <= WRITTEN_OUT and statements <= STATEMENTS
-            if not written or registers > MOST:
-                continue
-            for staged in (False,) if shape.side else (False, True):
-                work = _work(each, lanes, rolled, staged, shape)
-                yield _Part(each, lanes, rolled, registers, *work, staged)
+    for lanes in _lanes(shape):
+        for rolled in (None, *shape.windowed):
+            yield from _parts_of(lanes, rolled, shape)
+
+
+def _parts_of(lanes: int, rolled: int | None, shape: Shape) -> Iterator[_Part]:
+    choices = [
+        (lanes,) if d == 0 and lanes > 1 else _along(shape, d, lanes)
+        for d in range(len(shape.extents))
+    ]
+    for each in product(*choices):
+        terms = shape.terms // _times(rolled, shape)
+        sums = prod(each) * terms
+        registers = _registers(each, lanes, rolled, shape)
+        pixels, weights = _loads(each, lanes, rolled, shape)
+        statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
+        written = sums <= WRITTEN_OUT and statements <= STATEMENTS
+        if not written or registers > MOST:
+            continue
+        for staged in (False,) if shape.side else (False, True):
+            work = _work(each, lanes, rolled, staged, shape)
+            yield _Part(each, lanes, rolled, registers, *work, staged)
 
 
 def _work(
-    each: tuple[int, ...], lanes: int, rolled: bool, staged: bool, shape: Shape
+    each: tuple[int, ...], lanes: int, rolled: int | None, staged: bool, shape: Shape
 ) -> tuple[int, float]:
-    pixels, weights, times = _loads(each, lanes, rolled, shape)
-    loads, sums = (pixels + weights) * times, prod(each)
+    loads, sums = sum(_loads(each, lanes, rolled, shape)) * _times(rolled, shape), prod(each)
     converted = lanes * (shape.bytes < 4)
-    beside = SHARED_LOAD if staged else LOAD + (LOOPED if rolled else 0)
+    beside = SHARED_LOAD if staged else LOAD + (LOOPED if rolled is not None else 0)
     moved = loads * (converted + beside) + sums // lanes * STORE + sums
     return sums * shape.terms + moved + OTHERS, loads * max(
         1.0, lanes * shape.bytes * WARP / L1_BYTES
@@ -162,23 +159,35 @@ def _work(
 def _blocks(p: _Part, shape: Shape, multiprocessors: int) -> Iterator[tuple[float, Tile]]:
     """With the threads that a block may have."""
     for threads in _threads(p.each, shape):
-        count = prod(threads)
-        resident = max(1, min(REGISTERS // (count * -(-p.registers // 8) * 8), 16))
-        spans = [n * each for n, each in zip(threads, p.each, strict=True)]
-        blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
-        share = -(-blocks // multiprocessors)
-        instructions, start = float(p.instructions), START
-        if p.staged:
-            brought = prod(w.reach(n) for n, w in zip(spans, shape.windows, strict=True))
-            brought += shape.terms * spans[shape.channel]
-            resident = min(resident, ROOM // (brought * shape.bytes))
-            if not resident or spans[shape.channel] % shape.group:
-                continue
-            instructions, start = instructions + BROUGHT * brought / count, START + ARRIVING
-        issue = share * -(-count // WARP) * max(instructions / 4, p.lines)
-        waiting = -(-share // resident) * (instructions * WAIT + start)
-        tile = Tile(p.each, threads, p.lanes, p.rolled, resident, p.staged)
-        yield max(issue, waiting) + LAUNCH, tile
+        cost = _cost(p, threads, shape, multiprocessors)
+        if cost is not None:
+            cycles, resident = cost
+            yield cycles, Tile(p.each, threads, p.lanes, p.rolled, resident, p.staged)
+
+
+def _cost(
+    p: _Part, threads: tuple[int, ...], shape: Shape, multiprocessors: int
+) -> tuple[float, int] | None:
+    """The cycles of blocks of so many threads, and how many are resident; None where there is no
+    room for one, or it has parts of groups.
+    """
+    count = prod(threads)
+    resident = max(1, min(REGISTERS // (count * -(-p.registers // 8) * 8), 16))
+    spans = [n * each for n, each in zip(threads, p.each, strict=True)]
+    blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
+    share = -(-blocks // multiprocessors)
+    instructions = float(p.instructions)
+    if p.staged:
+        brought = prod(w.reach(n) for n, w in zip(spans, shape.windows, strict=True))
+        brought += shape.terms * spans[shape.channel]
+        resident = min(resident, ROOM // (brought * shape.bytes))
+        if not resident or spans[shape.channel] % shape.group:
+            return None
+        instructions += BROUGHT * brought / count
+    issue = share * -(-count // WARP) * max(instructions / 4, p.lines)
+    waiting = -(-share // resident) * (instructions * WAIT + START)
+    text = TEXT * p.instructions / _times(p.rolled, shape)
+    return max(issue, waiting) + text + LAUNCH, resident
 
 
 def _lanes(shape: Shape) -> list[int]:
@@ -224,27 +233,36 @@ def _threads(each: tuple[int, ...], shape: Shape) -> Iterator[tuple[int, ...]]:
                 yield tuple(threads)
 
 
-def _loads(each: tuple[int, ...], lanes: int, rolled: bool, shape: Shape) -> tuple[int, int, int]:
-    """Vectors of pixels and of weights that a thread loads, and how often it does."""
-    pixels, weights, times = shape.group if lanes == 1 else 1, shape.group, 1
+def _times(rolled: int | None, shape: Shape) -> int:
+    """Turns of a thread's loop over taps."""
+    return 1 if rolled is None else shape.windows[rolled].taps
+
+
+def _loads(
+    each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape
+) -> tuple[int, int]:
+    """Vectors of pixels and of weights that a thread loads, in each turn of its loop. One turn's
+    weights of several channels are no run where those of others lie between.
+    """
+    pixels, weights = shape.group if lanes == 1 else 1, shape.group
+    if rolled is not None and shape.inside > 1:
+        weights *= lanes
     for d, (n, w) in enumerate(zip(each, shape.windows, strict=True)):
         if d == 0 and lanes > 1:
             continue
         if d == shape.channel:
             weights *= n
-            continue
-        if rolled and d == shape.outer:
-            times = w.taps
+        elif d == rolled:
             pixels *= n
         else:
             pixels *= w.reach(n)
             weights *= w.taps
-    return pixels, weights, times
+    return pixels, weights
 
 
-def _registers(each: tuple[int, ...], lanes: int, rolled: bool, shape: Shape) -> int:
-    pixels, weights, _ = _loads(each, lanes, rolled, shape)
+def _registers(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape) -> int:
     words = -(-lanes * shape.bytes // 4)
-    row = shape.windows[1 if lanes > 1 else 0]
-    floats = lanes * (row.reach(each[1 if lanes > 1 else 0]) + row.taps * shape.group)
-    return OTHERS + prod(each) + (pixels + weights) * words + floats // 2
+    d = next((d for d in shape.windowed if d != rolled), 1 if lanes > 1 else 0)
+    row, results = shape.windows[d], each[d] if d < len(each) else 1
+    floats = lanes * (row.reach(results) + row.taps * shape.group)
+    return OTHERS + prod(each) + sum(_loads(each, lanes, rolled, shape)) * words + floats // 2

@@ -1,7 +1,9 @@
 """Size classes: which sizes of a call share a program.
 
 A schedule depends on some extents of inputs and outputs, each rounded to a power of two. Calls
-whose extents round to the same have the same program.
+whose extents round to the same have the same program. It is made for the sizes that were first in
+its class, to three significant bits: those of layers and images are (7, 14, 28, 56, 224; 96, 384),
+and a power of two beside them may be 30 % off.
 """
 
 from __future__ import annotations
@@ -23,6 +25,13 @@ def rounded(extent: int) -> int:
     return low if extent * extent < 2 * low * low else 2 * low
 
 
+def typical(extent: int) -> int:
+    """The extent with three significant bits that is nearest, at least 1: what a schedule is made
+    for where others follow, so that there are few such."""
+    step = 1 << max(0, extent.bit_length() - 3)
+    return max(1, (extent + step // 2) // step * step)
+
+
 @dataclass(frozen=True, slots=True)
 class SizeClass:
     """The sizes of calls that share a program.
@@ -34,8 +43,11 @@ class SizeClass:
     shapes: tuple[tuple[str, tuple[int | None, ...]], ...]
 
     def holds(self, shapes: Shapes) -> bool:
-        """Whether a call with arrays of these shapes is of this class."""
-        return all(rounded(n) == wanted for wanted, n in self._pairs(shapes))
+        """Whether a call with arrays of these shapes is of this class; not where one is unknown
+        that matters.
+        """
+        known = all(name in shapes for name, _ in self.shapes)
+        return known and all(rounded(n) == wanted for wanted, n in self._pairs(shapes))
 
     def away(self, shapes: Shapes) -> float:
         """How far the sizes of a call are from this class: the sum of the logarithms of ratios."""

@@ -15,7 +15,7 @@ import halide_bridge as hb
 import selector
 from selector.api import load_bytes
 from selector.diagnostics import ArgumentError, ArtifactError, ScheduleError
-from selector.runtime.classes import SizeClass, rounded
+from selector.runtime.classes import SizeClass, rounded, typical
 
 x, y = hl.Var("x"), hl.Var("y")
 
@@ -62,13 +62,25 @@ def test_each_class_has_a_program_and_calls_share_it() -> None:
     assert programs[60] is not kernel
 
 
-def test_a_class_is_scheduled_for_its_power_of_two() -> None:
+@pytest.mark.parametrize(
+    ("extent", "made_for"),
+    [(0, 1), (1, 1), (3, 3), (7, 7), (9, 10), (14, 14), (56, 56), (201, 192), (225, 224),
+     (384, 384), (1000, 1024), (1080, 1024), (3840, 4096), (63_000, 65_536)],
+)  # fmt: skip
+def test_schedules_are_made_for_three_significant_bits(extent: int, made_for: int) -> None:
+    assert typical(extent) == made_for
+
+
+def test_a_class_is_scheduled_for_the_sizes_that_it_had_first() -> None:
+    kernel = compiled(sizes=[{"a": (1, 190)}])
     sources = [
-        compiled(sizes={"a": (500, 256)}).source,
+        kernel.program(a=rows(7, 201), sizes=(7,)).source,
+        kernel.program(a=rows(7, 300), sizes=(7,)).source,
         compiled().program(a=rows(7, 201), sizes=(7,)).source,
-        compiled(sizes=[{"a": (1, 300)}]).program(a=rows(7, 201), sizes=(7,)).source,
+        compiled(sizes={"a": (500, 192)}).source,
     ]
     assert len(set(sources)) == 1
+    assert compiled(sizes=[{"a": (1, 300)}]).source == compiled(sizes={"a": (1, 320)}).source
 
 
 def test_classes_can_be_made_ahead_of_time() -> None:

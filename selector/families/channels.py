@@ -242,9 +242,7 @@ def _times(rolled: int | None, shape: Shape) -> int:
     return 1 if rolled is None else shape.windows[rolled].taps
 
 
-def _loads(
-    each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape
-) -> tuple[int, int]:
+def _loads(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape) -> tuple[int, int]:
     """Vectors of pixels and of weights that a thread loads, in each turn of its loop. One turn's
     weights of several channels are no run where those of others lie between.
     """

@@ -2,8 +2,8 @@
 
 A schedule depends on some extents of inputs and outputs, each rounded to a power of two. Calls
 whose extents round to the same have the same program. It is made for the sizes that were first in
-its class, to three significant bits: those of layers and images are (7, 14, 28, 56, 224; 96, 384),
-and a power of two beside them may be 30 % off.
+its class: tiles for a power of two beside layers' 7, 14, 28 and 56 are 30 % off, and rows of 196
+elements do not begin where rows of 256 do.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from selector.dataclass import dataclass
 
+EXACT, ROW = 64, 8  # extents below are what they are; elements of 2 bytes in 16
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
 
@@ -26,10 +27,14 @@ def rounded(extent: int) -> int:
 
 
 def typical(extent: int) -> int:
-    """The extent with three significant bits that is nearest, at least 1: what a schedule is made
-    for where others follow, so that there are few such."""
-    step = 1 << max(0, extent.bit_length() - 3)
-    return max(1, (extent + step // 2) // step * step)
+    """What a schedule is made for where other extents follow, at least 1: small ones as they are,
+    others to three significant bits, so that there are few such, with the last three of their own,
+    by which rows begin where the copy engine takes them or not.
+    """
+    if extent < EXACT:
+        return max(1, extent)
+    step = 1 << (extent.bit_length() - 3)
+    return (extent + step // 2) // step * step + extent % ROW
 
 
 @dataclass(frozen=True, slots=True)

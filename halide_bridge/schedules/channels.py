@@ -67,13 +67,16 @@ def by_threads(
 
 
 def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -> tuple[Any, Any]:
-    """Give each thread its tile; the innermost loops over threads and blocks."""
+    """Give each thread its tile; the innermost loops over threads and blocks. The innermost of three
+    dimensions that are fused is split, by 1 if need be: of a remainder's remainder Halide knows no
+    more than that it is within the dimension, and refuses calls of more than one element there.
+    """
     stored.compute_root()
     parts, threads, blocks = list[Any](), list[Any](), list[Any]()
     for d, arg in enumerate(args):
         o, t, u = script.variables(f"d{d}o", f"d{d}t", f"d{d}u")
         n, each = tile.threads[d], tile.each[d]
-        if n == each == 1:
+        if n == each == 1 and (d != 2 or len(args) < 5):
             blocks.append(arg)
             continue
         stored.split(arg, o, t, n * each)
@@ -82,7 +85,7 @@ def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -
             stored.split(t, t, u, each)
         if n > 1:
             threads.append(t)
-        if each > 1:
+        if each > 1 or n == 1:
             parts.append((u if n > 1 else t, d))
     if not threads:
         o, t = script.variables("d0o", "d0t")

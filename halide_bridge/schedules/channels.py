@@ -67,9 +67,9 @@ def by_threads(
 
 
 def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -> tuple[Any, Any]:
-    """Give each thread its tile; the innermost loops over threads and blocks. The innermost of three
-    dimensions that are fused is split, by 1 if need be: of a remainder's remainder Halide knows no
-    more than that it is within the dimension, and refuses calls of more than one element there.
+    """Give each thread its tile; the innermost loops over threads and blocks. The innermost of
+    three dimensions that are fused is split, by 1 if need be: of a remainder's remainder Halide
+    knows no more than that it is within the dimension, and refuses calls of more than one element.
     """
     stored.compute_root()
     parts, threads, blocks = list[Any](), list[Any](), list[Any]()

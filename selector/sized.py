@@ -109,8 +109,7 @@ class SizedKernel(Kernel):
             return None
         shapes = self._completed(sizes)
         with self._making:
-            known = next((c for c in self._programs if c.holds(shapes)), None)
-            return self._made(shapes)[0] if known is None else known
+            return self._class_of(shapes) or self._made(shapes)[0]
 
     def to_bytes(self, machine_code: bool = True) -> bytes:
         """The bytes of the file that ``save`` writes, with all programs that there are."""
@@ -163,7 +162,11 @@ class SizedKernel(Kernel):
             return self._made(shapes)[1] if found is None else found
 
     def _of(self, shapes: Shapes) -> Kernel | None:
-        return next((k for c, k in self._programs.items() if c.holds(shapes)), None)
+        known = self._class_of(shapes)
+        return None if known is None else self._programs[known]
+
+    def _class_of(self, shapes: Shapes) -> SizeClass | None:
+        return next((c for c in self._programs if c.holds(shapes)), None)
 
     def _nearest(self, shapes: Shapes) -> Kernel:
         classes = sorted(self._programs, key=lambda c: c.away(shapes))

@@ -122,28 +122,23 @@ class _Part:
 
 
 def _parts(shape: Shape) -> Iterator[_Part]:
-    for lanes in _lanes(shape):
-        for rolled in (None, *shape.windowed):
-            yield from _parts_of(lanes, rolled, shape)
-
-
-def _parts_of(lanes: int, rolled: int | None, shape: Shape) -> Iterator[_Part]:
-    choices = [
-        (lanes,) if d == 0 and lanes > 1 else _along(shape, d, lanes)
-        for d in range(len(shape.extents))
-    ]
-    for each in product(*choices):
-        terms = shape.terms // _times(rolled, shape)
-        sums = prod(each) * terms
-        registers = _registers(each, lanes, rolled, shape)
-        pixels, weights = _loads(each, lanes, rolled, shape)
-        statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
-        written = sums <= WRITTEN_OUT and statements <= STATEMENTS
-        if not written or registers > MOST:
-            continue
-        for staged in (False,) if shape.side else (False, True):
-            work = _work(each, lanes, rolled, staged, shape)
-            yield _Part(each, lanes, rolled, registers, *work, staged)
+    for lanes, rolled in product(_lanes(shape), (None, *shape.windowed)):
+        choices = [
+            (lanes,) if d == 0 and lanes > 1 else _along(shape, d, lanes)
+            for d in range(len(shape.extents))
+        ]
+        for each in product(*choices):
+            terms = shape.terms // _times(rolled, shape)
+            sums = prod(each) * terms
+            registers = _registers(each, lanes, rolled, shape)
+            pixels, weights = _loads(each, lanes, rolled, shape)
+            statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
+            written = sums <= WRITTEN_OUT and statements <= STATEMENTS
+            if not written or registers > MOST:
+                continue
+            for staged in (False,) if shape.side else (False, True):
+                work = _work(each, lanes, rolled, staged, shape)
+                yield _Part(each, lanes, rolled, registers, *work, staged)
 
 
 def _work(
@@ -265,6 +260,6 @@ def _loads(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape) 
 def _registers(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape) -> int:
     words = -(-lanes * shape.bytes // 4)
     d = next((d for d in shape.windowed if d != rolled), 1 if lanes > 1 else 0)
-    row, results = shape.windows[d], each[d] if d < len(each) else 1
-    floats = lanes * (row.reach(results) + row.taps * shape.group)
+    row = shape.windows[d]
+    floats = lanes * (row.reach(each[d]) + row.taps * shape.group)
     return OTHERS + prod(each) + sum(_loads(each, lanes, rolled, shape)) * words + floats // 2

@@ -67,16 +67,17 @@ def by_threads(
 
 
 def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -> tuple[Any, Any]:
-    """Give each thread its tile; the innermost loops over threads and blocks. The innermost of
-    three dimensions that are fused is split, by 1 if need be: of a remainder's remainder Halide
-    knows no more than that it is within the dimension, and refuses calls of more than one element.
+    """Give each thread its tile; the innermost loops over threads and blocks. Of
+    dimensions that are fused all but the last two are split, by 1 if need be: of a remainder's
+    remainder Halide knows no more than that it is within the dimension, and refuses calls of more
+    than one element.
     """
     stored.compute_root()
     parts, threads, blocks = list[Any](), list[Any](), list[Any]()
     for d, arg in enumerate(args):
         o, t, u = script.variables(f"d{d}o", f"d{d}t", f"d{d}u")
         n, each = tile.threads[d], tile.each[d]
-        if n == each == 1 and (d != 2 or len(args) < 5):
+        if n == each == 1 and d not in range(2, len(args) - 2):
             blocks.append(arg)
             continue
         stored.split(arg, o, t, n * each)

@@ -224,6 +224,22 @@ def test_blocks_bring_what_threads_of_planes_read_again() -> None:
     assert not ranked(few, machine)[0][1].staged
 
 
+@pytest.mark.parametrize("outer", [(2, 3), (2, 3, 2), (2, 3, 2, 3)])
+def test_filters_of_rows_in_many_dimensions(outer: tuple[int, ...]) -> None:
+    """Nothing is promised that a call could break."""
+    image, w = hl.ImageParam(F32, 2 + len(outer), "image"), hl.ImageParam(F32, 2, "w")
+    out, r, others = hl.Func("out"), hl.RDom([(0, 5)], "r"), [hl.Var(f"v{d}") for d in range(4)]
+    args = (x, y, *others[: len(outer)])
+    out[args] = hl.f32(0)
+    out[args] += image[x + r, *args[1:]] * w[r, y]
+    kernel = hb.compile(out, target=TARGET, schedule="auto")
+    data = np.random.default_rng(1).standard_normal((*outer, 4, 40), np.float32)
+    taps = np.random.default_rng(2).standard_normal((4, 5), np.float32)
+    result = kernel.interpret(image=data, w=taps, sizes=(*outer, 4, 33))
+    expected = sum(data[..., k : k + 33] * taps[:, k, None] for k in range(5))
+    assert np.allclose(result, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(("planar", "taps"), [(True, 7), (False, 3), (False, 7)])
 def test_a_loop_over_taps_is_along_the_dimension_with_one_result(planar: bool, taps: int) -> None:
     """What the results of a thread read along the others comes once for all of them."""

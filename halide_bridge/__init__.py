@@ -8,7 +8,9 @@ best = hb.tune(schedule, {"n": (128, 256)}, arguments).best
 
 from __future__ import annotations
 
-from halide_bridge.adjoints import adjoint
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from halide_bridge.apply import apply
 from halide_bridge.compile import compile  # noqa: A004 - the public name
 from halide_bridge.float8 import e4m3, e5m2
@@ -44,12 +46,15 @@ from halide_bridge.memory import (
     teams,
 )
 from halide_bridge.precision import split_product
-from halide_bridge.schedules.auto import autoschedule
-from halide_bridge.schedules.recorder import funcs
-from halide_bridge.schedules.trials import Schedule
 from halide_bridge.terms import around, counted_down, expanded
 from halide_bridge.tuning import tune
 from selector.runtime.classes import SizeClass
+
+if TYPE_CHECKING:
+    from halide_bridge.adjoints import adjoint
+    from halide_bridge.schedules.auto import autoschedule
+    from halide_bridge.schedules.recorder import funcs
+    from halide_bridge.schedules.trials import Schedule
 
 __all__ = [
     "MemoryType",
@@ -96,3 +101,16 @@ __all__ = [
     "together",
     "tune",
 ]
+_LATER = {
+    "Schedule": "schedules.trials",
+    "adjoint": "adjoints",
+    "autoschedule": "schedules.auto",
+    "funcs": "schedules.recorder",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What reads pipelines to schedule them, imported when first used: half of all modules."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

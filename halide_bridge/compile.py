@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from halide_bridge.checks import output_funcs
 from halide_bridge.lowering import lower
-from halide_bridge.opportunities import opportunities
-from halide_bridge.programs import Programs
-from halide_bridge.schedules.sizes import Sizes
 from selector.diagnostics import ScheduleError
 
 if TYPE_CHECKING:
+    from halide_bridge.schedules.sizes import Sizes
     from selector.api import Kernel
+    from selector.report import Opportunity
 
 
 def compile(  # noqa: A001 - the public name
@@ -56,6 +55,8 @@ def compile(  # noqa: A001 - the public name
             )
         module = lower(output, target=target, name=name, inputs=inputs)
     elif schedule == "auto":
+        from halide_bridge.programs import Programs
+
         programs = Programs(output, name, inputs, target, {"strict": strict, **options})
         return programs.kernel(sizes)
     else:
@@ -66,7 +67,11 @@ def compile(  # noqa: A001 - the public name
     taken = {s.func for s in kernel.report.statements if not s.miss}
     asked = frozenset(options.get("instructions") or ())
     outputs = output_funcs(output, "")
-    kernel.report = replace(
-        kernel.report, look=cache(lambda: opportunities(outputs, kernel.target, taken, asked))
-    )
+
+    def look() -> tuple[Opportunity, ...]:
+        from halide_bridge.opportunities import opportunities
+
+        return opportunities(outputs, kernel.target, taken, asked)
+
+    kernel.report = replace(kernel.report, look=cache(look))
     return kernel

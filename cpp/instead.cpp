@@ -300,6 +300,11 @@ Func operand(Function sum, int factor, const std::vector<std::string> &order,
         }
         own.push_back(used->second);
     }
+    for (const ReductionVariable &r : sum.update(0).schedule().rvars()) {
+        if (is_const_one(r.extent) && found.inside.count(r.var)) {
+            renamed.emplace(r.var, r.min);  // unless it is named
+        }
+    }
     if (renamed.size() < found.inside.size()) {
         return Func();
     }

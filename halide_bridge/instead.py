@@ -41,8 +41,8 @@ def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
     """A Func of its own for a factor, 0 or 1, of the products that ``sum_`` adds up, which reads it
     from now on: with ``order`` ``k, i`` the first factor of ``f[i, j] += f32(f16(2 * A[k, i])) *
     ...`` is ``f_a[k, i]``, an f16, and may be staged or stored as any other. Its dimensions stand
-    for the variables that the factor depends on, in that order. ``ScheduleError`` if it is no such
-    sum, or depends on others.
+    for the variables that the factor depends on, in that order; a reduction variable of one value
+    may be left out. ``ScheduleError`` if it is no such sum, or depends on others.
     """
     name = f"{plain(sum_.name())}_{'ab'[factor]}"
     made: Func = native().operand(sum_, factor, [v.name() for v in order], name)

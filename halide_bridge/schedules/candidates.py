@@ -99,6 +99,8 @@ def _by_groups(
     if source is not None and not turned:
         turned = _begins_anywhere(layer, source, known)
         layer = replace(layer, copied=turned)
+    if turned and max(layer.steps) > 1 and not any(layer.reach) and max(layer.phases) == 1:
+        layer = replace(layer, picked=True)
     if _is_joined(layer, turned, program, known, machine):
         return replace(layer, joined=True)
     why = _why_not_copied(layer, turned, program, known, machine)
@@ -162,7 +164,8 @@ def _why_not_copied(
     """Why a layer's image cannot, or should not, be copied: by the copy engine where windows are
     pixels apart, by a kernel of its own where it is ``turned``. Empty where it is or need not be.
     """
-    shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
+    shape = _layer_shape(layer, program, known)
+    pixels = 1 if layer.picked else prod(layer.steps)
     if pixels > 1 and not turned and shape.channels * shape.bytes < layers.VECTOR:
         return "its pixels lie apart and have too few channels to be copied as vectors"
     if turned and not layers.worth_turning(shape, pixels, machine):
@@ -268,6 +271,8 @@ def _layer_shape(layer: Layer, program: Program, known: Guess) -> layers.Shape:
         assert layer.columns is not None
         taps, channels, across = taps // layer.columns.taps, layer.columns.terms, False
         layer = layer.of_joined
+    if layer.picked:
+        layer = layer.of_picked
     phases = [n for d, n in enumerate(layer.phases) if d != layer.filters]
     pixels = [-(-e // n) for e, n in zip(pixels, phases, strict=True)]
     count = prod(phases)

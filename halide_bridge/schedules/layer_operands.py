@@ -14,7 +14,7 @@ from halide_bridge.schedules.recognise.layers import Layer, with_own_taps
 from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
-from halide_bridge.schedules.turns import Argument, argument_of, side_by_side, turned
+from halide_bridge.schedules.turns import Argument, argument_of, picked, side_by_side, turned
 from selector.dataclass import dataclass
 from selector.families.layers import VECTOR, Tiling
 from selector.ir.traverse import free_vars
@@ -61,7 +61,10 @@ def by_layer(
             filters, *pixels = _filters_first(found, args)
             stored.reorder_storage(*pixels, filters, *phases)
     operands = _Operands(script, program, known, total, found.copied, made)
-    if max(found.steps) > 1 and size.taps == 1:
+    if found.picked:
+        found = found.of_picked
+        staged = _picked(script, program, known, found, total, channels).in_(total)
+    elif max(found.steps) > 1 and size.taps == 1:
         staged = _windows(script, found, total, (channels, taps))
         replace(operands, total=staged).rows(found.image, (found.inner,))
     else:
@@ -150,6 +153,22 @@ def _windows(
     pixels.pop(found.filters)
     pixels.insert(found.inner, channels)
     return script.operand(total, found.factor, (*pixels, *taps))
+
+
+def _picked(
+    script: Script,
+    program: Program,
+    known: Guess,
+    found: Layer,
+    total: Recorded,
+    channels: Any,
+) -> Recorded:
+    """A copy of the pixels that a layer reads, by a kernel of its own, channels innermost."""
+    member, copy = program.members[found.func], _windows(script, found, total, (channels, ()))
+    pixels = [known.extent(member, d) for d in range(len(member.args)) if d != found.filters]
+    deep = known.value(member.stages[1].reduced[found.channels].extent)
+    picked(script, copy, (deep, *pixels), VECTOR // found.bytes)
+    return copy
 
 
 def _own_taps(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from halide_bridge.schedules.kernels import aligned, fused
 from halide_bridge.schedules.lanes import VECTOR
@@ -26,6 +27,7 @@ from selector.ir.nodes import Var
 from selector.ir.traverse import free_vars
 
 SECTOR = 32  # bytes that caches move at once
+PLANE = 3  # dimensions of pixels of a plane, and of their channels
 THREADS, LANES = 256, 32  # of a block, and those of them that have pixels side by side
 
 
@@ -77,20 +79,51 @@ def turned(
     if d:
         copy.reorder_storage(args[d], *line, *outer)
     aligned(copy, args[d], run)
-    vectors, wide = -(-sizes[d] // run), min(LANES, prod(sizes[: last + 1]) // sizes[d])
-    high = -(-vectors // -(-vectors // (THREADS // wide)))
-    vo, vt, vl = script.variables("vo", "vt", "vl")
-    copy.split(args[d], vo, vt, high * run).split(vt, vt, vl, run).vectorize(vl)
+    wide = min(LANES, prod(sizes[: last + 1]) // sizes[d])
+    high, threads = _vectors(script, copy, args[d], sizes[d], run, wide)
     if d and wide == LANES and sizes[0] > LANES // 2:  # shorter rows, such as taps, fill no tile
         _by_tiles(script, source, copy, d, high * run, sizes)
-        return copy
+    else:
+        _by_lanes(script, copy, threads, line, outer, wide)
+    return copy
+
+
+def picked(script: Script, copy: Recorded, sizes: Sequence[int], run: int) -> None:
+    """A kernel for a Func of channels, its first dimension, in vectors of ``run``, and of pixels
+    that are some of those of its source. ``sizes``: about its own.
+    """
+    first, *pixels = copy.args()
+    copy.compute_root()
+    aligned(copy, first, run)
+    wide = min(LANES, prod(sizes[1:PLANE]))
+    _, threads = _vectors(script, copy, first, sizes[0], run, wide)
+    _by_lanes(script, copy, threads, pixels[: PLANE - 1], pixels[PLANE - 1 :], wide)
+
+
+def _vectors(
+    script: Script, copy: Recorded, channels: Any, count: int, run: int, wide: int
+) -> tuple[int, tuple[Any, Any, Any]]:
+    """Split the channels of a copy into vectors, of which a block has as many as there are threads
+    beside those of pixels; that number, and the loops over blocks, threads and channels.
+    """
+    vectors = -(-count // run)
+    high = -(-vectors // -(-vectors // (THREADS // wide)))
+    vo, vt, vl = script.variables("vo", "vt", "vl")
+    copy.split(channels, vo, vt, high * run).split(vt, vt, vl, run).vectorize(vl)
+    return high, (vo, vt, vl)
+
+
+def _by_lanes(
+    script: Script, copy: Recorded, vectors: tuple[Any, Any, Any], line: Any, outer: Any, wide: int
+) -> None:
+    """Give neighbours among threads neighbours among the pixels of a line."""
+    vo, vt, vl = vectors
     lo, li = script.variables("lo", "li")
     (row,) = fused(script, copy, line)
     copy.split(row, lo, li, wide)
     blocks = (lo, vo, *fused(script, copy, outer))
     copy.reorder(vl, li, vt, *blocks)
     copy.gpu_blocks(*blocks).gpu_threads(li, vt)
-    return copy
 
 
 def _by_tiles(

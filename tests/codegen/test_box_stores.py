@@ -161,7 +161,7 @@ def test_rows_that_two_dimensions_number(images: int, inner: int) -> None:
     assert boxes["I"].box == (16, images, 64 // images + 2, 4)
     assert boxes["I"].strides == tuple(Var(f"I.stride.{d}") for d in (3, 1, 2))
     assert boxes["output"].box == (32, inner, 1, 16 // inner)
-    assert f"store_runs<128, {inner}>(" in kernel.source
+    assert f"store_rows<128, {inner}>(" in kernel.source
     half = "* 16 % 32" in kernel.source
     assert half == (images == 32)
 
@@ -206,7 +206,7 @@ def test_one_loop_stores_the_rows_that_no_map_describes(filters: int) -> None:
     """Its body is as large as the rest of an epilogue: once a kernel, not once a box."""
     source = of_layer(filters, 8).source
     body = source[source.index("__global__") :]
-    assert body.count("store_runs<") == 1
+    assert body.count("store_rows<") == 1
     assert body.count("tensor_store4(") == filters // 32 * 2
     loop = f"for (int part = 0; part < {filters // 32 * 2}; ++part)"
     assert body.count(loop) == 1

@@ -204,9 +204,10 @@ def test_a_number_of_a_row_is_with_the_lanes_that_have_the_row(rows: int) -> Non
 
 # ------------------------------------------------------------------ memory: who writes, who reads
 
-C = "typedef unsigned u32; struct f16 { unsigned short bits; };\n#define __device__\n" + (
-    "#define __forceinline__ inline\n#include <cstdio>\n#include <cstring>\n#include <algorithm>\n"
-    "using std::min;\n"
+C = (
+    "typedef unsigned u32; typedef unsigned long long u64; struct f16 { unsigned short bits; };\n"
+    "#define __device__\n#define __forceinline__ inline\n"
+    "#include <cstdio>\n#include <cstring>\n#include <algorithm>\nusing std::min;\n"
     'static void store2(int* p, int a, int b) { printf("%d %d %d\\n", (int)(long)p, a, b); }\n'
     # The row and the column of an element of tile j, by PTX.
     "static int at(int lane, int j, int e) {\n"
@@ -294,18 +295,37 @@ def test_rows_of_boxes_are_read_where_the_layout_says(columns: int, t: Type, run
     box = a_box(columns, t)
     kind, count = {2: "unsigned short", 4: "unsigned"}[t.bytes], box.bytes // t.bytes
     memory = f"static {kind} m[{count}], to[{count}]; for (int i = 0; i < {count}; ++i) m[i] = i; "
-    given = f"to, (const unsigned char*)m, lane, {columns}"
-    call = f"store_rows<{box.row_bytes}>({given}, 16, {columns})"
-    if run < 16:
-        rest = f"{run * columns}, {run}, {16 // run}, {columns}"
-        call = f"store_runs<{box.row_bytes}, {run}>({given}, {rest})"
+    given = f"to, (const unsigned char*)m, lane, {columns}, {run * columns}, {run}, {16 // run}"
+    call = f"store_rows<{box.row_bytes}, {run}>({given}, {columns})"
     body = f"{memory} for (int lane = 0; lane < 32; ++lane) {call}; {printed('to[i0]', (count,))}"
-    found = numbers(("store_rows",) if run == 16 else ("store_runs",), body)
+    found = numbers(("store_rows",), body)
     byte = places(box.layout, 16, columns)["byte"]
     assert found == (byte // t.bytes).ravel().tolist()
     assert is_injective(box.layout, 16, columns)
     same = Panels(columns, columns, 16, t.bytes)  # what the engine takes them for
     assert (places(same.layout, 16, columns)["byte"] == byte).all()
+
+
+@pytest.mark.parametrize("columns", [64, 32])
+@pytest.mark.parametrize(
+    ("stride", "first"), [(28, 0), (60, 4), (30, 0), (28, 2), (27, 0), (28, 1)]
+)
+def test_rows_of_boxes_end_where_the_array_does(columns: int, stride: int, first: int) -> None:
+    """As many elements at once as all rows begin and end at, and none beside them."""
+    box, rows = a_box(columns, FLOAT16), 13
+    count, size, end = box.bytes // 2, 16 * stride + columns, min(stride, columns)
+    body = (
+        f"static unsigned short m[{count}]; alignas(16) static unsigned short to[{size}]; "
+        f"for (int i = 0; i < {count}; ++i) m[i] = i; memset(to, 255, sizeof(to)); "
+        f"for (int lane = 0; lane < 32; ++lane) store_rows<{box.row_bytes}, 16>(to + {first}, "
+        f"(const unsigned char*)m, lane, {stride}, 0, {rows}, 1, {end}); "
+    )
+    expected = np.full(size, 65535)
+    elements = (places(box.layout, 16, columns)["byte"] // 2).reshape(16, columns)
+    for row in range(rows):
+        at = first + row * stride
+        expected[at : at + end] = elements[row, :end]
+    assert numbers(("store_rows",), body + printed("to[i0]", (size,))) == expected.tolist()
 
 
 DEALT = (

@@ -353,8 +353,8 @@ pack16(x[0], x[0]));
 make_uint4(0, 0, 0, 0);
     *(uint4*)(to + n) = make_uint4(0, 0, 0, 0);
   }
-  store_rows<128>(A + (x + y * 9), smem + 16 + warp * 512, lane, c0, c0, n - 1);
-  store_runs<64, 4>(A, smem + 16 + warp * 512, lane, 9, 81, c0, m, 32);
+  store_rows<128, 16>(A + (x + y * 9), smem + 16 + warp * 512, lane, c0, 0, c0, 1, n - 1);
+  store_rows<64, 4>(A, smem + 16 + warp * 512, lane, 9, 81, c0, m, 32);
   store_shifted(moved);
   if (ready) bulk_copy(shared_address(to), from, 64, full);
   copy_commit();

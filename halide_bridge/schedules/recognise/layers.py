@@ -47,8 +47,9 @@ class Layer:
     ``bytes`` of an element; how many elements of the image lie between those that neighbours read,
     along each of its dimensions, and how far windows ``reach`` there from their first element to
     the last; which ``factor`` of the products the image is; whether operands are ``copied`` whose
-    rows of channels begin anywhere, and ``joined``: their ``columns`` with them. ``phases`` of the
-    result, along each of its dimensions; ``backwards``: the taps of one are read from the last on.
+    rows of channels begin anywhere, and ``joined``: their ``columns`` with them; ``picked``: only
+    the pixels that are read are copied. ``phases`` of the result, along each of its dimensions;
+    ``backwards``: the taps of one are read from the last on.
     """
 
     func: str
@@ -68,6 +69,15 @@ class Layer:
     copied: bool = False
     columns: Columns | None = None
     joined: bool = False
+    picked: bool = False
+
+    @property
+    def of_picked(self) -> Layer:
+        """The layer of a copy that has the pixels that are read, side by side, and channels
+        innermost: one behind another, whatever lies between them in its image.
+        """
+        steps = (1,) * len(self.steps)
+        return replace(self, inner=0, steps=steps, copied=False, picked=False)
 
     @property
     def of_joined(self) -> Layer:

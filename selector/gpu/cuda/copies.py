@@ -132,11 +132,8 @@ def _neighbours_line(node: StoreElements) -> str:
 
 def _rows_line(node: StoreRows) -> str:
     to, source = pointer(node.to), pointer(node.source, terms=True)
-    if node.above is None or node.runs is None:
-        rest = _listed(node.stride, node.rows, node.columns)
-        return f"store_rows<{node.row_bytes}>({to}, {source}, lane, {rest});"
     rest = _listed(node.stride, node.above, node.rows, node.runs, node.columns)
-    return f"store_runs<{node.row_bytes}, {node.run}>({to}, {source}, lane, {rest});"
+    return f"store_rows<{node.row_bytes}, {node.run}>({to}, {source}, lane, {rest});"
 
 
 def engine_line(node: EngineCopy | EngineStore | Prefetch | CopyRun) -> str:

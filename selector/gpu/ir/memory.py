@@ -10,12 +10,13 @@ from math import prod
 
 from selector.dataclass import unguarded
 from selector.gpu.ir.views import View
-from selector.ir.nodes import Expr
+from selector.ir.nodes import Expr, IntImm
 from selector.ir.types import Type
 
 # Of a map: how many elements of a box there are from one to the next, and dimensions, at most (CUDA
 # Driver API, cuTensorMapEncodeTiled).
 MOST_APART, MOST_DIMENSIONS = 8, 5
+BOX_ROWS = 16  # of a box that a warp stores
 
 
 @unguarded
@@ -252,8 +253,8 @@ class StoreRun:
 @unguarded
 class StoreRows:
     """A box of 16 rows in shared memory, swizzled by their bytes, goes to an array, ``stride``
-    elements from row to row: by all lanes of a warp, and as many ``rows`` and ``columns`` as lie
-    inside. Where ``run`` rows follow each other, so many ``runs`` do, ``above`` elements apart.
+    elements from row to row in a ``run`` and ``above`` from run to run: by all lanes of a warp, and
+    as many ``rows`` of each, ``runs`` and ``columns`` as lie inside.
     """
 
     to: View
@@ -262,9 +263,9 @@ class StoreRows:
     stride: Expr
     rows: Expr
     columns: Expr
-    run: int = 0
-    above: Expr | None = None
-    runs: Expr | None = None
+    run: int = BOX_ROWS
+    above: Expr = IntImm(0)
+    runs: Expr = IntImm(1)
 
 
 @unguarded

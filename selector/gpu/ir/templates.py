@@ -60,7 +60,7 @@ TEMPLATES: dict[type, str] = {
     memory.StoreRun: "store_run to {to} = {values} lanes {lanes}",
     memory.StoreWords: "store_words to {to} = {words}[ wanted {wanted}]",
     memory.StoreRows: "store_rows to {to} from {source} of {row_bytes} stride {stride} rows {rows}"
-    " columns {columns}[ run {run} above {above} runs {runs}]",
+    " columns {columns} run {run} above {above} runs {runs}",
     memory.StoreThere: "store_there {to} = {value} at {block}",
     memory.Evaluate: "evaluate {call}",
     nodes.Comment: "comment {text}",

@@ -17,7 +17,7 @@ from selector.gpu.codegen.epilogues.regions import Region
 from selector.gpu.codegen.scalars.storage import Space, c_type
 from selector.gpu.codegen.units import named_sync
 from selector.gpu.codegen.warpgroups.boxes import STORES_READY, bounded_extents, in_order, map_name
-from selector.gpu.codegen.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
+from selector.gpu.codegen.warpgroups.left_boxes import BoxStore, LeftBox
 from selector.gpu.codegen.warpgroups.left_rows import places_of, store_left
 from selector.gpu.ir.expressions import (
     FIRST_LANE,
@@ -33,7 +33,7 @@ from selector.gpu.ir.expressions import (
     times,
 )
 from selector.gpu.ir.lane_maps import ELEMENTS, PAIRS
-from selector.gpu.ir.memory import EngineStore, Map, StorePair
+from selector.gpu.ir.memory import BOX_ROWS, EngineStore, Map, StorePair
 from selector.gpu.ir.nodes import Commit, Drain, Fence, Let, Local, Memory, Node, Sync
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
@@ -74,10 +74,10 @@ def as_box_store(
     if extents is None:
         return None
     along, *above = (order.index(d) for d in rows.dimensions)
-    box, inner = [1] * len(at), min(rows.run, ROWS)
+    box, inner = [1] * len(at), min(rows.run, BOX_ROWS)
     box[0], box[along] = region.n, inner
     for dimension in above:
-        box[dimension] = ROWS // inner
+        box[dimension] = BOX_ROWS // inner
     strides = tuple(d.stride for d in dims[1:])
     context.host.stored_maps.add(s.buffer)
     taken = Map("", s.buffer, storage.type, extents, strides, tuple(box))
@@ -226,7 +226,7 @@ def open_box(
             w.add(Drain("stores", pending, "read"))
         w.add(Sync("warp"))
     pitch, start = slots * box.bytes, staging.offset + number % slots * box.bytes
-    extents = (ROWS, box.map.box[0])
+    extents = (BOX_ROWS, box.map.box[0])
     unit = (shifted(THREAD, 5), pitch)
     w.add(Memory(name, "unsigned char", start, 1, box.bytes, extents, box.layout, *unit))
     staging.stored, staging.box_bytes = number + 1, box.bytes

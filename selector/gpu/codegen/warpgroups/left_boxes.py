@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from selector.dataclass import dataclass
 from selector.gpu.ir.layouts import Composed, Swizzle, in_bytes
-from selector.gpu.ir.memory import Map
+from selector.gpu.ir.memory import BOX_ROWS, Map
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Expr
-
-ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class BoxStore:
 
     @property
     def bytes(self) -> int:
-        return ROWS * self.row_bytes
+        return BOX_ROWS * self.row_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from functools import reduce
 
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.warpgroups.boxes import STORES_READY
-from selector.gpu.codegen.warpgroups.left_boxes import ROWS, BoxStore, LeftBox
+from selector.gpu.codegen.warpgroups.left_boxes import BoxStore, LeftBox
 from selector.gpu.ir.expressions import (
     THREAD,
     WARP_OF_GROUP,
@@ -28,7 +28,7 @@ from selector.gpu.ir.expressions import (
     shifted,
     times,
 )
-from selector.gpu.ir.memory import StoreRows
+from selector.gpu.ir.memory import BOX_ROWS, StoreRows
 from selector.gpu.ir.nodes import Let
 from selector.gpu.ir.views import View
 from selector.ir.affine import Affine
@@ -98,7 +98,7 @@ def places_of(box: BoxStore, row: int, context: KernelContext) -> tuple[Expr, ..
         return tuple(places)
     assert row == 0  # as many rows as a group's
     places[box.above] = plus(places[box.above], quotient(warp, box.run))
-    if box.run > ROWS:
+    if box.run > BOX_ROWS:
         places[box.along] = plus(places[box.along], remainder(warp, box.run))
     return tuple(places)
 
@@ -127,6 +127,6 @@ def _store_rows(left: LeftBox, steps: tuple[Expr, ...], context: KernelContext) 
     to = storage.at(reduce(plus, terms, number("c0")))
     stored = StoreRows(to, source, box.row_bytes, strides[box.along], rows, remaining[0])
     if box.above is not None:
-        run, above, runs = min(box.run, ROWS), strides[box.above], remaining[box.above]
+        run, above, runs = min(box.run, BOX_ROWS), strides[box.above], remaining[box.above]
         stored = replace(stored, run=run, above=above, runs=runs)
     w.add(stored)

@@ -12,34 +12,33 @@ _TURN = f"row_bytes == 128 ? {turn('r', Swizzle(128))} : {turn('r', Swizzle(64))
 
 STORES: dict[str, str] = {
     "store_rows": f"""\
-// A box of 16 rows in shared memory, swizzled as the copy engine reads it, of which `rows` and
-// `columns` lie inside the array: neighbouring lanes store neighbours.
-template <int row_bytes, class T> __device__ __forceinline__ void store_rows(
-    T* to, const unsigned char* box, int lane, int stride, int rows, int columns) {{
-  const int width = row_bytes / sizeof(T);
-  #pragma unroll 4
-  for (int i = lane; i < 16 * width; i += 32) {{
-    const int r = i / width, c = i % width, at = c * (int)sizeof(T);
-    const int turn = {_TURN};
-    const T value = *(const T*)(box + r * row_bytes + ((at >> 4) ^ turn) * 16 + (at & 15));
-    if (r < rows && c < columns) to[r * stride + c] = value;
-  }}
-}}
-""",
-    "store_runs": f"""\
-// The same for rows in runs of `run`, which are `above` elements apart; `runs` of them lie inside.
-template <int row_bytes, int run, class T> __device__ __forceinline__ void store_runs(
+// A box of 16 rows in shared memory, swizzled as the copy engine reads it, in runs of `run`, which
+// are `above` elements apart; `rows` of each, `runs` and `columns` lie inside the array.
+// Neighbouring lanes store neighbours, as many at once as all rows begin and end at.
+template <class W, int row_bytes, int run, class T> __device__ __forceinline__ void store_parts(
     T* to, const unsigned char* box, int lane, int stride, int above, int rows, int runs,
     int columns) {{
-  const int width = row_bytes / sizeof(T);
-  #pragma unroll 2
+  const int width = row_bytes / sizeof(W);
+  #pragma unroll 4
   for (int i = lane; i < 16 * width; i += 32) {{
-    const int r = i / width, c = i % width, at = c * (int)sizeof(T);
+    const int r = i / width, at = i % width * (int)sizeof(W), c = at / (int)sizeof(T);
     const int turn = {_TURN};
-    const T value = *(const T*)(box + r * row_bytes + ((at >> 4) ^ turn) * 16 + (at & 15));
+    const W value = *(const W*)(box + r * row_bytes + ((at >> 4) ^ turn) * 16 + (at & 15));
     if (r % run < rows && r / run < runs && c < columns)
-      to[r % run * stride + r / run * above + c] = value;
+      *(W*)(to + (r % run * stride + r / run * above + c)) = value;
   }}
+}}
+template <int row_bytes, int run, class T> __device__ __forceinline__ void store_rows(
+    T* to, const unsigned char* box, int lane, int stride, int above, int rows, int runs,
+    int columns) {{
+  const int width = row_bytes / sizeof(T), end = columns < width ? columns : width;
+  const u32 odd = (u32)(u64)to | (u32)(stride | above | end) * (u32)sizeof(T);
+  if (odd % 8 == 0)
+    store_parts<u64, row_bytes, run>(to, box, lane, stride, above, rows, runs, columns);
+  else if (sizeof(T) < 4 && odd % 4 == 0)
+    store_parts<u32, row_bytes, run>(to, box, lane, stride, above, rows, runs, columns);
+  else
+    store_parts<T, row_bytes, run>(to, box, lane, stride, above, rows, runs, columns);
 }}
 """,
     "store4_of_two": """\

@@ -9,6 +9,7 @@ import numpy as np
 from selector.diagnostics import InternalError
 from selector.gpu.ir.layouts import BYTE, CHUNK, Swizzle
 from selector.gpu.ir.memory import (
+    BOX_ROWS,
     Array,
     CopyAsync,
     CopyElement,
@@ -37,8 +38,6 @@ from selector.gpu.simulator.data.values import (
     per_thread,
 )
 from selector.ir.nodes import Call, Expr, Var
-
-BOX_ROWS = 16
 
 
 def declare(m: Machine, v: Threads, node: Let | State) -> None:
@@ -235,17 +234,16 @@ def store_rows(m: Machine, v: Threads, node: StoreRows) -> None:
     """Each lane's share of a box of 16 rows."""
     to, source = m.pointer(v, node.to), m.pointer(v, node.source)
     stride, rows, columns = (m.place(v, e) for e in (node.stride, node.rows, node.columns))
+    above, runs = m.place(v, node.above), m.place(v, node.runs)
     size = to.element.itemsize
     width = node.row_bytes // size
     for first in range(0, BOX_ROWS * width, WARP):
         lane: Any = first + v["lane"].astype(np.int64)
         row, column = np.divmod(lane, width)
         byte = Swizzle(node.row_bytes)(row * node.row_bytes + column * size)[BYTE]
-        wanted, place = (row < rows) & (column < columns), row * stride
-        if node.above is not None and node.runs is not None:
-            run, inside = np.divmod(row, node.run)
-            wanted = (inside < rows) & (run < m.place(v, node.runs)) & (column < columns)
-            place = inside * stride + run * m.place(v, node.above)
+        run, inside = np.divmod(row, node.run)
+        wanted = (inside < rows) & (run < runs) & (column < columns)
+        place = inside * stride + run * above
         wanted = np.broadcast_to(wanted, (v.count,))
         part = v.part(wanted)
         if part.count:

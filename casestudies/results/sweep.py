@@ -51,7 +51,7 @@ def _runs(data: dict[str, Any]) -> Iterator[str]:
         later.setdefault(_machine(run), set()).update(run["problems"])
     for machine, problems in later.items():
         groups = dict.fromkeys(f"{e.family}, {e.group}" for e in entries if e.problem in problems)
-        if groups:
+        if groups and machine != _machine(data):
             yield f"Of {machine}: rows of {'; '.join(groups)}."
 
 
@@ -82,8 +82,8 @@ def _summary(data: dict[str, Any], rows: Sequence[Measured]) -> Iterator[str]:
     mean.
     """
     head = ("group", "rows", "with a kernel", "schedule", "right", "limit / us", "of it", "ahead")
-    yield f"| {' | '.join(head)} |"
-    yield "|---|---:|---:|---|---:|---:|---:|---:|"
+    yield f"| {' | '.join((*head, 'of it, as they lie'))} |"
+    yield "|---|---:|---:|---|---:|---:|---:|---:|---:|"
     groups: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in sweep_of(data["sweep"]).entries:
         groups.setdefault((entry.family, entry.group, entry.schedule), []).append(entry)
@@ -92,12 +92,14 @@ def _summary(data: dict[str, Any], rows: Sequence[Measured]) -> Iterator[str]:
         found = [r for r in rows if r.entry.name in names]
         shares = [r.result.share for r in found if r.result.share is not None]
         ratios = [r.ratio for r in found if r.ratio is not None]
+        alike = [r.alike for r in found if r.alike is not None]
         kernels = sum(bool(e.file) for e in entries)
         kind = schedule or "its own" if kernels else "-"
         cells = [f"{family}, {group}", len(entries), kernels, kind, len(found)]
         cells += [f"{100 * statistics.median(shares):.0f} %" if shares else "-"]
         cells += [f"{statistics.geometric_mean(ratios):.2f}x" if ratios else "-"]
         cells += [f"{sum(r >= 1 for r in ratios)} of {len(ratios)}" if ratios else "-"]
+        cells += [f"{statistics.geometric_mean(alike):.2f}x" if alike else "-"]
         yield f"| {' | '.join(map(str, cells))} |"
 
 

@@ -26,10 +26,22 @@ class Measured:
     def ratio(self) -> float | None:
         """How many times as long as ours the fastest library takes; None where there is none."""
         best = self.result.best_library
-        if best is None:
+        return None if best is None else self._ratio(best)
+
+    @property
+    def alike(self) -> float | None:
+        """The same of libraries that have the arrays as they lie here; None where all have."""
+        name = self.entry.name
+        other = "NHWC" if "NCHW" in name else "NCHW" if "NHWC" in name else ""
+        libraries = self.result.libraries
+        own = [n for n in libraries if not other or other not in n]
+        if not own or len(own) == len(libraries):
             return None
-        usual = self.result.libraries[best] / self.result.ours
-        return self.result.ratios.get(best, (usual, 0.0))[0]
+        return self._ratio(min(own, key=lambda n: libraries[n]))
+
+    def _ratio(self, library: str) -> float:
+        usual = self.result.libraries[library] / self.result.ours
+        return self.result.ratios.get(library, (usual, 0.0))[0]
 
 
 def measured(data: dict[str, Any]) -> list[Measured]:

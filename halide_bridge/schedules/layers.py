@@ -193,17 +193,17 @@ def _parts(
             inner[d] = last
     if groups:
         stage.gpu_threads(*groups)
-    if size.halves > 1:
+    if size.turns > 1:
         hu, hv = variables("hu", "hv")
-        d = max((d for d in size.order if size.box[d] > 1), key=size.order.index)
-        stage.split(inner[d], hu, hv, size.box[d] // size.halves)
+        d = size.turning
+        stage.split(inner[d], hu, hv, size.box[d] // size.turns)
         inner[d] = hv
         boxes.insert(0, hu)
     vectors = [inner[d] for d in size.order]
     vectors = [*vectors, nv] if size.planes else [nv, *vectors]
     for loop in vectors:
         stage.vectorize(loop)
-    unrolled = [*boxes[: size.halves > 1], nu, *boxes[size.halves > 1 :]]
+    unrolled = [*boxes[: size.turns > 1], nu, *boxes[size.turns > 1 :]]
     for loop in unrolled:
         stage.unroll(loop)
     return (*vectors, *unrolled), tuple(groups)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from math import inf, prod
+from math import gcd, inf, prod
 
 from selector.families.contraction.cost import adding
 from selector.families.contraction.tiling import LINE
@@ -22,10 +22,12 @@ from selector.targets import LARGEST_BOX, find_target
 
 TRIED = 3
 GROUPS, BOXES = (1, 2, 3, 4), (1, 2)
-# Pixels of a row that are columns of a product, what these come in, and what leaves as a box.
-WIDE, EIGHT, BOXED = (8, 16, 32, 64), 8, 32
+# Pixels of a row that are columns of a product, what these come in, the most of one, what leaves
+# as a box.
+WIDE, EIGHT, COLUMNS, BOXED = (8, 16, 32, 64), 8, 256, 32
 FILTERS = (16, 32, 64, 96, 128, 256)
 REGISTERS, MOST, OTHERS = 65536, 232, 96  # of a multiprocessor, of a lane, for all but sums
+IN_BOXES = 40  # where results leave in planes, as boxes
 FEW_OTHERS = 64  # where weights stay, and a run is all that there is to sum up
 RUN_BYTES, MOST_STAGES = (32, 64, 128, 256), 6
 STRIPS = 2  # a ring that goes on from block to block needs no more
@@ -47,6 +49,7 @@ MOST_READ = 192
 # Cycles of a line that lanes name one after the other, or one element of it at a time; of sums that
 # come by shared memory, and of each: of ten layers on an H100.
 GUARDED, ALONE, TURNED, STAGED = 3, 4, 2000, 0.25
+AT_ONCE = 8  # bytes that a lane stores of a row at most (``store_rows``)
 PIXELS = 8  # whose results for a filter a store of a warp has
 VECTOR = 16  # bytes that channels are rounded to where they are turned
 CORES = 0.1  # of their rate: what sums over windows reach on CUDA cores, measured
@@ -115,7 +118,8 @@ def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
         for n, k in product(_filters(shape, one), runs):
             few = n > least and n - least >= shape.filters
             t = replace(one, n=n, k=k)
-            if few or t.sums + OTHERS > left or t.statements > MOST_STATEMENTS:
+            others = IN_BOXES if t.planes and t.box[0] % BOXED == 0 else OTHERS
+            if few or t.sums + others > left or t.statements > MOST_STATEMENTS:
                 continue
             room = min(ROOM, WITH_SUMS - t.staged_bytes)
             stages = min(MOST_STAGES, room // t.run_bytes)
@@ -184,10 +188,12 @@ def _wide(shape: Shape) -> Iterator[tuple[int, ...]]:
         {first} if first < ROWS else set[int]()
     )
     for x in sorted(wide):
-        left = ROWS // x
-        for rest in {(1,) * len(others), *_boxes(len(others), 1 << left.bit_length() - 1)}:
-            if x * prod(rest) % EIGHT == 0:
-                yield (x, *rest)
+        rows = 1
+        while x * rows <= COLUMNS:
+            for rest in _boxes(len(others), rows):
+                if x * rows % EIGHT == 0:
+                    yield (x, *rest)
+            rows *= 2
 
 
 def _lies(t: Tiling) -> bool:
@@ -199,13 +205,18 @@ def _lies(t: Tiling) -> bool:
     if any(e > 1 and step > 1 for e, step in zip(t.box, t.steps, strict=False)):
         return False
     several = [i for i, d in enumerate(order) if t.box[d] > 1]
-    if t.planes and order[min(several)] != 0:
+    if t.planes and (order[min(several)] != 0 or not _takes_turns(t)):
         return False
     last = max(several, default=0)
     whole = all(t.read[d] == t.box[d] for d in order[:last])
     if t.groups * t.boxes == 1:
         return whole and t.along == order[-1]
     return whole and order.index(t.along) >= last
+
+
+def _takes_turns(t: Tiling) -> bool:
+    """Whether the vector statements of a box have whole columns of an instruction each."""
+    return t.box[t.turning] % t.turns == 0 and prod(t.box) // t.turns % EIGHT == 0
 
 
 def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
@@ -283,8 +294,11 @@ def _lines(t: Tiling, shape: Shape) -> float:
     """That warps name to the first cache, one a cycle, for the results of a block where they store
     these themselves: in planes 8 pixels at once, of which those side by side are in one line.
     """
-    if not shape.planes or (t.planes and t.box[0] % BOXED == 0):
+    if not shape.planes:
         return 0.0
+    if t.planes and t.box[0] % BOXED == 0:  # several elements at once where no map takes rows
+        row = shape.pixels[0] * shape.bytes
+        return 0.0 if row % VECTOR == 0 else prod(t.block) * t.n * shape.bytes / gcd(row, AT_ONCE)
     if t.staged:
         return TURNED + STAGED * prod(t.block) * t.n * max(1, PIXELS / t.block[0])
     first = next((d for d in t.order if t.box[d] > 1), 0)

@@ -9,7 +9,7 @@ from selector.families.contraction.tiling import LINE
 
 ROWS = 64  # pixels of a product by a warpgroup, or filters where these are its rows
 SUM_BYTES = 4
-HALVES = 1, 2, 4
+PARTS = 1, 2, 4, 8, 16
 LANES = 1 << 16  # that a vector of Halide's has less than
 WARP_PIXELS = 16  # of a product by a warp
 WARP_DEPTHS = 32, 24, 16, 8  # channels of one of its vector statements, the most first
@@ -67,7 +67,7 @@ class Tiling:
     each run). ``apart``: the next block has other pixels, not other filters of the same ones.
 
     What leaves in planes does so in two ways. ``planes``: the rows of a product are 64 filters and
-    its columns the pixels of a box, up to 64 of them. ``staged``: sums go through shared memory,
+    its columns the pixels of a box, up to 256 of them. ``staged``: sums go through shared memory,
     some filters at a time, so that threads side by side store pixels side by side.
 
     ``unit`` "warp": each of ``warps`` side by side along the first dimension, times ``groups``, has
@@ -111,10 +111,15 @@ class Tiling:
         return self.n if self.unit == "warp" else most if self.n % most == 0 else 16
 
     @property
-    def halves(self) -> int:
+    def turns(self) -> int:
         """Vector statements for the pixels of a box, which take turns along its last dimension."""
         lanes = prod(self.box) * ROWS * self.depth
-        return next(n for n in HALVES if lanes < n * LANES) if self.planes else 1
+        return next(n for n in PARTS if lanes < n * LANES) if self.planes else 1
+
+    @property
+    def turning(self) -> int:
+        """The dimension along which they do."""
+        return max((d for d in self.order if self.box[d] > 1), key=self.order.index, default=0)
 
     @property
     def part_of(self) -> tuple[int, ...]:
@@ -156,7 +161,7 @@ class Tiling:
     @property
     def statements(self) -> int:
         """Vector statements of a group for a run."""
-        parts = self.boxes * self.halves * -(-self.n // self.columns)
+        parts = self.boxes * self.turns * -(-self.n // self.columns)
         return self.taps * (self.k // self.depth) * parts
 
     @property

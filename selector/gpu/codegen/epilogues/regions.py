@@ -27,6 +27,7 @@ class Region:
     of a tile, which it shares with those beside it.
 
     ``swapped``: tiles hold the transposed block. ``tall``: every two of a warp are 32 rows in turn.
+    ``place``: the number of its first tile, if tiles do not lie as the elements do.
     """
 
     offset: int
@@ -35,11 +36,12 @@ class Region:
     swapped: bool
     rows: int = 16
     tall: bool = False
+    place: int | None = None
 
     @property
     def first(self) -> int:
         """Number of its first fragment; a fragment holds ``rows`` * 8 elements."""
-        return self.offset // (self.rows * 8)
+        return self.offset // (self.rows * 8) if self.place is None else self.place
 
     @property
     def tiles(self) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 from selector.diagnostics import EmitError, ScheduleError, Where
@@ -31,17 +31,42 @@ def collect_accumulators(body: Stmt, context: KernelContext, tables: BandTables)
             register = context.names.fresh(s.name)
             half = s.type.bits == 16
             accumulators[s.name] = Accumulator(register, 0, {}, half, s.type.is_integer)
-    _visit(body, {}, context, tables)
+    firsts: dict[str, dict[int, Accumulate]] = {}
+    _visit(body, {}, context, tables, firsts)
     _register_idle(body, context)
     _check_owners(body, context)
     size = 8 * (64 if context.block.group else 16)
     for name, a in list(accumulators.items()):
         total = max((r.offset + r.m * r.n for r in a.regions.values()), default=0)
-        regions = dict(sorted(a.regions.items()))
+        placed = _placed(a, firsts.get(name, {}), size) if context.block.group else a.regions
+        regions = dict(sorted(placed.items()))
         accumulators[name] = replace(a, fragments=-(-total // size), regions=regions)
 
 
-def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) -> None:
+def _placed(a: Accumulator, firsts: dict[int, Accumulate], size: int) -> dict[int, Region]:
+    """Blocks in the order of their products, if one follows another there with the same rows, and
+    not among the elements: so one instruction may have the columns of both. ``size``: elements of
+    a fragment.
+    """
+    alike = {(r.m, r.n) for r in a.regions.values()}
+    blocks = list(firsts.items())
+    apart = any(s.a == t.a and o + s.m * s.n != p for (o, s), (p, t) in pairwise(blocks))
+    if not apart or len(alike) != 1 or len(firsts) != len(a.regions):
+        return a.regions
+    ((m, n),) = alike
+    if m * n % size:
+        return a.regions
+    return {o: replace(a.regions[o], place=i * m * n // size) for i, (o, _) in enumerate(blocks)}
+
+
+def _visit(
+    s: Stmt,
+    loops: Loops,
+    context: KernelContext,
+    tables: BandTables,
+    firsts: dict[str, dict[int, Accumulate]],
+) -> None:
+    """``firsts``: of an accumulator the first products of each block, by its offset, in order."""
     match s:
         case For(name, extent=extent, kind=kind):
             if kind is ForKind.GPU_THREAD and isinstance(extent, IntImm):
@@ -50,14 +75,16 @@ def _visit(s: Stmt, loops: Loops, context: KernelContext, tables: BandTables) ->
         case Store():
             statement = context.as_accumulate(s)
             if statement is not None:
-                _register(statement, loops, context, tables)
+                offset = _register(statement, loops, context, tables)
+                firsts.setdefault(statement.accumulator, {}).setdefault(offset, statement)
         case _:
             pass
     for x in stmt_children(s):
-        _visit(x, loops, context, tables)
+        _visit(x, loops, context, tables, firsts)
 
 
-def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandTables) -> None:
+def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandTables) -> int:
+    """Its block; the offset of that."""
     offset = slice_offset(s.offset, context, s.accumulator)
     rows = 64 if context.block.group else 16
     region = Region(offset, s.m, s.n, is_swapped(s), rows, context.block.tall)
@@ -72,6 +99,7 @@ def _register(s: Accumulate, loops: Loops, context: KernelContext, tables: BandT
         if isinstance(operand, Banded):
             _check_taps(operand, loops)
             tables.add(operand, {name: (x.min, x.extent) for name, x in loops.items()})
+    return offset
 
 
 def _register_idle(body: Stmt, context: KernelContext) -> None:

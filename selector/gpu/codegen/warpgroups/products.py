@@ -149,7 +149,9 @@ class GroupEmitter:
         """
         pieces: dict[tuple[str, int], Store] = {}
         for s in self._zeros:
-            first = slice_offset(first_lane(s.index), self.context, s.buffer) // PIECE
+            offset = slice_offset(first_lane(s.index), self.context, s.buffer)
+            known = self.context.registers.accumulators[s.buffer].regions.get(offset)
+            first = offset // PIECE if known is None else known.first
             assert isinstance(s.value, Call)
             for i in range(s.value.type.lanes // PIECE):
                 pieces[s.buffer, first + i] = s

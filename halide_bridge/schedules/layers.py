@@ -193,17 +193,17 @@ def _parts(
             inner[d] = last
     if groups:
         stage.gpu_threads(*groups)
-    if size.turns > 1:
+    if size.slices > 1:
         hu, hv = variables("hu", "hv")
-        d = size.turning
-        stage.split(inner[d], hu, hv, size.box[d] // size.turns)
+        d = size.sliced
+        stage.split(inner[d], hu, hv, size.box[d] // size.slices)
         inner[d] = hv
         boxes.insert(0, hu)
     vectors = [inner[d] for d in size.order]
     vectors = [*vectors, nv] if size.planes else [nv, *vectors]
     for loop in vectors:
         stage.vectorize(loop)
-    unrolled = [*boxes[: size.turns > 1], nu, *boxes[size.turns > 1 :]]
+    unrolled = [*boxes[: size.slices > 1], nu, *boxes[size.slices > 1 :]]
     for loop in unrolled:
         stage.unroll(loop)
     return (*vectors, *unrolled), tuple(groups)

@@ -205,7 +205,7 @@ def _lies(t: Tiling) -> bool:
     if any(e > 1 and step > 1 for e, step in zip(t.box, t.steps, strict=False)):
         return False
     several = [i for i, d in enumerate(order) if t.box[d] > 1]
-    if t.planes and (order[min(several)] != 0 or not _takes_turns(t)):
+    if t.planes and (order[min(several)] != 0 or not _in_slices(t)):
         return False
     last = max(several, default=0)
     whole = all(t.read[d] == t.box[d] for d in order[:last])
@@ -214,9 +214,9 @@ def _lies(t: Tiling) -> bool:
     return whole and order.index(t.along) >= last
 
 
-def _takes_turns(t: Tiling) -> bool:
+def _in_slices(t: Tiling) -> bool:
     """Whether the vector statements of a box have whole columns of an instruction each."""
-    return t.box[t.turning] % t.turns == 0 and prod(t.box) // t.turns % EIGHT == 0
+    return t.box[t.sliced] % t.slices == 0 and prod(t.box) // t.slices % EIGHT == 0
 
 
 def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:

@@ -9,7 +9,7 @@ from selector.families.contraction.tiling import LINE
 
 ROWS = 64  # pixels of a product by a warpgroup, or filters where these are its rows
 SUM_BYTES = 4
-PARTS = 1, 2, 4, 8, 16
+SLICES = 1, 2, 4, 8, 16
 LANES = 1 << 16  # that a vector of Halide's has less than
 WARP_PIXELS = 16  # of a product by a warp
 WARP_DEPTHS = 32, 24, 16, 8  # channels of one of its vector statements, the most first
@@ -111,14 +111,14 @@ class Tiling:
         return self.n if self.unit == "warp" else most if self.n % most == 0 else 16
 
     @property
-    def turns(self) -> int:
-        """Vector statements for the pixels of a box, which take turns along its last dimension."""
+    def slices(self) -> int:
+        """Vector statements for the pixels of a box, of slices of its last dimension each."""
         lanes = prod(self.box) * ROWS * self.depth
-        return next(n for n in PARTS if lanes < n * LANES) if self.planes else 1
+        return next(n for n in SLICES if lanes < n * LANES) if self.planes else 1
 
     @property
-    def turning(self) -> int:
-        """The dimension along which they do."""
+    def sliced(self) -> int:
+        """That dimension."""
         return max((d for d in self.order if self.box[d] > 1), key=self.order.index, default=0)
 
     @property
@@ -161,7 +161,7 @@ class Tiling:
     @property
     def statements(self) -> int:
         """Vector statements of a group for a run."""
-        parts = self.boxes * self.turns * -(-self.n // self.columns)
+        parts = self.boxes * self.slices * -(-self.n // self.columns)
         return self.taps * (self.k // self.depth) * parts
 
     @property

@@ -87,6 +87,13 @@ class Accumulator:
     half: bool
     integer: bool = False
 
+    def fragment_at(self, offset: int, size: int) -> int:
+        """The number of the fragment, of ``size`` elements, that has the one at an offset."""
+        for r in self.regions.values():
+            if 0 <= offset - r.offset < r.m * r.n:
+                return r.first + (offset - r.offset) // size
+        return offset // size
+
     @property
     def shared(self) -> tuple[int, ...]:
         """Fragments some lanes of which no block has: the columns of a part that is not there."""

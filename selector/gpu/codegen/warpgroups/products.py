@@ -150,11 +150,10 @@ class GroupEmitter:
         pieces: dict[tuple[str, int], Store] = {}
         for s in self._zeros:
             offset = slice_offset(first_lane(s.index), self.context, s.buffer)
-            known = self.context.registers.accumulators[s.buffer].regions.get(offset)
-            first = offset // PIECE if known is None else known.first
+            accumulator = self.context.registers.accumulators[s.buffer]
             assert isinstance(s.value, Call)
-            for i in range(s.value.type.lanes // PIECE):
-                pieces[s.buffer, first + i] = s
+            for start in range(offset, offset + s.value.type.lanes // PIECE * PIECE, PIECE):
+                pieces[s.buffer, accumulator.fragment_at(start, PIECE)] = s
         left = set(pieces)
         fresh: list[bool] = []
         for p in products:

@@ -8,6 +8,8 @@ functions count.
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -267,3 +269,14 @@ def test_test_files_have_names_of_their_own() -> None:
     paths = (p for p in (ROOT / "tests").rglob("*.py") if p.name != "conftest.py")
     names = [p.name for p in paths if not (p.parent / "__init__.py").exists()]
     assert sorted(names) == sorted(set(names))
+
+
+def test_what_schedules_is_imported_when_it_is_needed() -> None:
+    """Half of all modules: who has a schedule starts without them."""
+    program = (
+        "import sys, halide_bridge as hb\n"
+        "assert not [m for m in sys.modules if m.startswith('halide_bridge.schedules')]\n"
+        "assert all(getattr(hb, name) for name in hb.__all__)\n"
+        "assert hb.Schedule is hb.Schedule and not hasattr(hb, 'no_such_name')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)

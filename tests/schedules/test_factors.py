@@ -284,6 +284,24 @@ def test_a_factor_of_other_variables_is_refused() -> None:
         hb.operand(f, 0, [r.x, i])
 
 
+def test_a_reduction_variable_of_one_value_may_be_left_out() -> None:
+    def sum_of(taps: int) -> tuple[hl.Func, hl.RDom]:
+        a, w, f, r = param("A", 2), param("W", 3), hl.Func("f"), summed(96, taps)
+        f[i, j] += single(a[r.x, j + r.y]) * single(w[r.x, r.y, i])
+        return f, r
+
+    f, r = sum_of(1)
+    assert hb.operand(f, 0, [r.x, j]).dimensions() == 2
+    random = np.random.default_rng(3)
+    a, w = (random.standard_normal(s).astype(np.float16) for s in ((5, 96), (7, 1, 96)))
+    result = check(hb.compile(f, target="sm_90a", schedule="auto"), A=a, W=w, sizes=(5, 7))
+    exact = a.astype(float) @ w[:, 0].T.astype(float)
+    assert np.linalg.norm(result - exact) <= 1e-3 * np.linalg.norm(exact)
+    f, r = sum_of(2)
+    with pytest.raises(ScheduleError, match="no factor 0"):
+        hb.operand(f, 0, [r.x, j])
+
+
 def test_a_reader_that_does_not_read_a_sum_is_refused() -> None:
     a, f, g, r = param("A", 2), hl.Func("f"), hl.Func("g"), summed(96)
     f[i, j] = single(1)

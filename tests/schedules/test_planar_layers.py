@@ -4,6 +4,7 @@ kernel before turns the image, and the copy engine brings its channels to tensor
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -200,6 +201,18 @@ PLANES = {
         Layer(3, 17, 4, 6, 16, 40, stride=2, brain=True),
         Tiling((1, 1, 64), 1, 1, 32, 16, 3, steps=(2, 2, 1), staged=True, **STAGED),
     ),
+    "all pixels of several images": (
+        Layer(3, 5, 3, 30, 32, 72, finished=True),
+        Tiling((32, 1, 4), 1, 1, 64, 32, 3, planes=True),
+    ),
+    "rows that no map takes, of several": (
+        Layer(3, 2, 6, 27, 48, 136, finished=True),
+        Tiling((32, 4, 1), 2, 2, 128, 16, 3, planes=True),
+    ),
+    "all of a row, many rows": (
+        Layer(3, 1, 17, 28, 16, 64, finished=True),
+        Tiling((28, 8, 1), 1, 1, 64, 16, 4, planes=True),
+    ),
     "sums in parts": (
         Layer(3, 1, 9, 16, 80, 72, finished=True),
         Tiling((16, 4, 1), 1, 2, 64, 32, 4, part=32, planes=True),
@@ -225,6 +238,26 @@ def test_filters_are_rows_of_a_product_and_pixels_its_columns(name: str) -> None
         assert found.faults == ()
         (result,) = found.outputs.values()
         assert np.linalg.norm(result - wanted) <= 1e-3 * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [("several rows", 64), ("all pixels of several images", 128), ("all of a row, many rows", 224)],
+)
+def test_one_instruction_has_all_pixels_of_a_box(name: str, columns: int) -> None:
+    """Vectors of Halide's have a slice of them each."""
+    p, tiling = PLANES[name]
+    out = layer(p)
+    hb.autoschedule(out, target="sm_90a", tilings={"total": tiling})
+    source = hb.compile(out, target="sm_90a").source
+    assert {*re.findall(r"wgmma_m64n(\d+)k16", source)} == {str(columns)}
+
+
+def test_only_pixels_that_are_read_are_copied() -> None:
+    source = hb.autoschedule(layer(LAYERS["single pixels apart"]), target="sm_90a").source
+    assert "total_a = hb.operand(total, 0, [r_x, x, y, n])\n" in source
+    assert "total_a.compute_root()" in source
+    assert "image_im.in_(" not in source
 
 
 def test_results_in_planes_leave_by_boxes_or_by_shared_memory() -> None:

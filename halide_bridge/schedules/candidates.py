@@ -58,11 +58,17 @@ def sum_of(member: Member, program: Program, known: Guess, machine: Machine) -> 
         n, m = known.extent(member, 0), known.extent(member, product.m)
         k = known.value(member.stages[1].reduced[product.k].extent)
         return product if fills(n, m, k) else EMPTY
-    match window:
-        case Window(type=t) if t == FLOAT32 and not windows.worth_rounding(window.shape, machine):
-            return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
-        case _:
-            return window
+    return (isinstance(window, Window) and _why_on_cores(window, machine)) or window
+
+
+def _why_on_cores(window: Window, machine: Machine) -> str:
+    """Why CUDA cores are as fast for the sums of windows; empty where they are not."""
+    shape = window.shape
+    if (window.type != FLOAT32 and not shape.is_apart) or windows.worth_rounding(shape, machine):
+        return ""
+    if window.type == FLOAT32:
+        return "CUDA cores sum up its taps while its bytes are moved: f32 stays f32"
+    return "its windows do not overlap, and CUDA cores sum them up as they are moved"
 
 
 def form_of(

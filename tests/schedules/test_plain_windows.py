@@ -10,8 +10,10 @@ from typing import Any
 import halide as hl
 import numpy as np
 import pytest
+from emulation import check
 from plain_pipelines import F16, F32, U8
 from plain_windows import BFLOAT, WINDOWS, gathering, stored, summed, x, y
+from verified import EMULATED
 
 import halide_bridge as hb
 from selector.gpu.codegen.program import emit_kernels
@@ -102,6 +104,30 @@ def test_what_keeps_a_window_from_a_tensor_unit_is_said(why: str) -> None:
     assert why in line
     assert "MemoryType.W" not in schedule.source
     hb.compile(out, target="sm_90a")
+
+
+@EMULATED
+@pytest.mark.parametrize(("step", "taps", "apart"), [(4, 4, True), (3, 2, True), (4, 5, False)])
+def test_windows_that_do_not_overlap_stay_on_cuda_cores(step: int, taps: int, apart: bool) -> None:
+    """Each pixel is read once: there is nothing that a tile would share."""
+    image, weights = hl.ImageParam(F16, 2, "image"), hl.ImageParam(F16, 2, "weights")
+    r, total, out = hl.RDom([(0, taps), (0, taps)], "r"), hl.Func("total"), hl.Func("out")
+    pixel = image[step * x + r.x, step * y + r.y]
+    total[x, y] += hl.f32(pixel) * hl.f32(weights[r.x, r.y])
+    out[x, y] = hl.cast(F16, total[x, y])
+    report = hb.autoschedule(out, target="sm_90a", sizes=(270, 480)).report
+    assert ("its windows do not overlap, and CUDA cores sum them up" in report) == apart
+    assert ("windows on tensor units" in report) != apart
+    random, size = np.random.default_rng(1), (13, 21)
+    high, wide = ((n - 1) * step + taps for n in size)
+    data, w = (random.standard_normal(s).astype(np.float16) for s in ((high, wide), (taps, taps)))
+    result = check(hb.compile(out, target="sm_90a"), image=data, weights=w, sizes=size)
+    exact = np.zeros(size)
+    for v in range(taps):
+        for u in range(taps):
+            part = data[v::step, u::step][: size[0], : size[1]]
+            exact += part.astype(float) * float(w[v, u])
+    assert np.linalg.norm(result - exact) <= 1e-3 * np.linalg.norm(exact)
 
 
 @pytest.mark.parametrize("name", ["pixels_to_planes", "planes_to_pixels"])

@@ -250,8 +250,8 @@ def _resident(t: Tiling, shape: Shape, machine: Machine, shared: int) -> int:
 
 
 def worth_rounding(shape: Shape, machine: Machine) -> bool:
-    """Whether a filter of single floats takes CUDA cores longer than its bytes take: else tensor
-    units, which round them, gain nothing.
+    """Whether a filter takes CUDA cores longer than its bytes take: else tensor units gain nothing
+    where they round its elements, or where each is read once.
     """
     taps = shape.x.taps * shape.y.taps
     moved = shape.result_bytes + shape.bytes * shape.x.step * shape.y.step

@@ -81,6 +81,14 @@ class Shape:
         return 0 if self.converted else self.x.first % self.run
 
     @property
+    def is_apart(self) -> bool:
+        """Whether windows do not overlap: each pixel is read once, and there is nothing to share.
+        That holds for single elements only; threads would read pixels of several far apart.
+        """
+        axes = (self.x, self.y)
+        return self.channels == 1 and all(a.phases == 1 and a.window <= a.step for a in axes)
+
+    @property
     def down(self) -> bool:
         """Whether there are taps along y only, which neighbours along x share."""
         return self.x == Axis(1) and self.y.taps > 1

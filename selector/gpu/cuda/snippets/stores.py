@@ -19,13 +19,14 @@ template <class W, int row_bytes, int run, class T> __device__ __forceinline__ v
     T* to, const unsigned char* box, int lane, int stride, int above, int rows, int runs,
     int columns) {{
   const int width = row_bytes / sizeof(W);
-  #pragma unroll (sizeof(T) < 4 ? 2 : 4)  // more slows a kernel that has no such rows, by 12 %
+  #pragma unroll (sizeof(T) < 4 ? 2 : 4)
   for (int i = lane; i < 16 * width; i += 32) {{
     const int r = i / width, at = i % width * (int)sizeof(W), c = at / (int)sizeof(T);
     const int turn = {_TURN};
     const W value = *(const W*)(box + r * row_bytes + ((at >> 4) ^ turn) * 16 + (at & 15));
-    if (r % run < rows && r / run < runs && c < columns)
-      *(W*)(to + (r % run * stride + r / run * above + c)) = value;
+    const int inner = run < 16 ? r % run : r, outer = run < 16 ? r / run : 0;
+    if (inner < rows && outer < runs && c < columns)
+      *(W*)(to + (inner * stride + outer * above + c)) = value;
   }}
 }}
 template <int row_bytes, int run, class T> __device__ __forceinline__ void store_rows(
@@ -33,7 +34,7 @@ template <int row_bytes, int run, class T> __device__ __forceinline__ void store
     int columns) {{
   const int width = row_bytes / sizeof(T), end = columns < width ? columns : width;
   const u32 odd = (u32)(u64)to | (u32)(stride | above | end) * (u32)sizeof(T);
-  if (odd % 8 == 0)
+  if (sizeof(T) < 4 && odd % 8 == 0)
     store_parts<u64, row_bytes, run>(to, box, lane, stride, above, rows, runs, columns);
   else if (sizeof(T) < 4 && odd % 4 == 0)
     store_parts<u32, row_bytes, run>(to, box, lane, stride, above, rows, runs, columns);

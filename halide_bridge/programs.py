@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from halide_bridge.remembered import Note, pipelines_of
-from halide_bridge.schedules.auto import lower_auto, source_of
-from halide_bridge.schedules.sizes import Sizes
+from halide_bridge.unscheduled import source_of
 from selector.diagnostics import ScheduleError
 from selector.report import Report
 from selector.runtime.classes import Shapes, SizeClass, rounded, typical
@@ -23,6 +22,7 @@ from selector.runtime.plan import Plan
 from selector.runtime.sizes import axis_of, constant_extents
 
 if TYPE_CHECKING:
+    from halide_bridge.schedules.sizes import Sizes
     from selector.api import Kernel
 
 _one_at_a_time = threading.Lock()  # calls make programs in whatever thread they are
@@ -52,8 +52,8 @@ class Programs:
         from selector.api import SizedKernel
 
         if sizes is not None and not _is_list(sizes):
-            return self._compiled(cast(Sizes, sizes))[0]
-        several = cast(Sequence[Sizes], sizes or ())
+            return self._compiled(cast("Sizes", sizes))[0]
+        several = cast("Sequence[Sizes]", sizes or ())
         base, depends = self._compiled(_typical(several[0]) if several else None)
         if not depends:
             return base
@@ -125,6 +125,7 @@ class Programs:
         self, sizes: Sizes | None, some: bool
     ) -> tuple[Kernel, dict[str, set[int]], Mapping[str, str]]:
         import selector
+        from halide_bridge.schedules.auto import lower_auto
 
         start = time.perf_counter()
         allowed = self._options.get("instructions")

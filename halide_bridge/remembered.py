@@ -14,16 +14,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from halide_bridge.native import native
-from halide_bridge.schedules.sizes import Sizes
-from halide_bridge.schedules.trials import Source
 from halide_bridge.stock import HalideError, is_input, serialized
+from halide_bridge.unscheduled import Source
 from selector import environment
 from selector.dataclass import dataclass
 from selector.runtime.cache import KernelCache, key_of
 from selector.runtime.versions import content_of, fingerprint, version, versions
+
+if TYPE_CHECKING:
+    from halide_bridge.schedules.sizes import Sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from types import CodeType
 from typing import Any
 
 from halide_bridge.lowering import lower
-from halide_bridge.schedules.auto import lower_auto, source_of
+from halide_bridge.schedules.auto import lower_auto
 from halide_bridge.stock import HalideError, deserialized
+from halide_bridge.unscheduled import source_of
 from selector.diagnostics import LimitError, ParseError, UserError
 from selector.ir.module import Module
 

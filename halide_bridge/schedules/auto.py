@@ -9,16 +9,15 @@ what a CPU gets is decided in ``host``.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from halide_bridge import memory
-from halide_bridge.checks import halide_errors, in_words, is_pipeline, output_funcs
+from halide_bridge.checks import halide_errors, in_words, output_funcs
 from halide_bridge.memory import apart
-from halide_bridge.names import plain
 from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import Given, candidates, form_of, forms, sum_of
@@ -53,8 +52,9 @@ from halide_bridge.schedules.terms import (
     set_terms_apart,
     set_windows_together,
 )
-from halide_bridge.schedules.trials import Schedule, Source, Trials, applied
+from halide_bridge.schedules.trials import Schedule, Trials, applied
 from halide_bridge.schedules.wanted import wanted_of
+from halide_bridge.unscheduled import Source, now_scheduled, refuse_scheduled
 from selector.diagnostics import InternalError, ScheduleError
 from selector.families import tiles
 from selector.families.bands import worth
@@ -63,7 +63,6 @@ from selector.machine import machine_for
 from selector.targets import Target
 
 CLUSTERS = 90  # what GPUs can that have clusters
-_scheduled: dict[str, str] = {}  # outputs, by Halide's name, and where that was
 
 
 def autoschedule(
@@ -93,13 +92,13 @@ def autoschedule(
     """
     location = memory.caller_location()
     outputs = output_funcs(output, location)
-    _refuse_scheduled(outputs, location)
+    refuse_scheduled(outputs, location)
     source = Source(outputs, {}, None, None, None, location)
     trials = Trials(source, wanted_of(target, instructions, location, tilings))
     with _chosen():
         plan, first = _plan(trials, sizes)
         schedule = applied(outputs, plan)
-    _scheduled.update((func.name(), location) for func in outputs)
+    now_scheduled(outputs, location)
     return replace(schedule, source=first + schedule.source)
 
 
@@ -133,26 +132,6 @@ def _chosen() -> Generator[None]:
             f"Halide refuses the schedule that was chosen: {in_words(str(error))}; a Func that has "
             "a schedule of yours keeps it"
         ) from error
-
-
-def source_of(output: Any, name: str | None, inputs: Sequence[object] | None) -> Source:
-    """What a user hands in. ``ScheduleError`` for what is no output or has been scheduled."""
-    location = memory.caller_location()
-    outputs = output_funcs(output, location)
-    _refuse_scheduled(outputs, location)
-    pipeline = output if is_pipeline(output) else None
-    return Source(native().copy(outputs), memory.said(), pipeline, name, inputs, location)
-
-
-def _refuse_scheduled(outputs: Sequence[Any], location: str) -> None:
-    for func in outputs:
-        if func.name() in _scheduled:
-            raise ScheduleError(
-                f"`{plain(func.name())}` has been scheduled already",
-                why=f"at {_scheduled[func.name()]}; directives add up, and these would not fit",
-                hint="build the pipeline anew, or keep that schedule",
-                where=location,
-            )
 
 
 def _plan(trials: Trials, sizes: Sizes | None, some: bool = False) -> tuple[Plan | HostPlan, str]:

@@ -6,14 +6,12 @@ The loops of the plan that was tried last are kept: mostly it is the one that is
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import Any
 
 from halide_bridge.checks import halide_errors, in_words
 from halide_bridge.lowering import lower_copy
-from halide_bridge.memory import Directives
 from halide_bridge.schedules.host.plan import HostPlan
 from halide_bridge.schedules.host.scheduling import HostScheduling
 from halide_bridge.schedules.places import Scheduling
@@ -21,6 +19,7 @@ from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.facts import place
 from halide_bridge.schedules.recognise.program import read_program
 from halide_bridge.schedules.wanted import Wanted
+from halide_bridge.unscheduled import Source
 from selector import notebook
 from selector.dataclass import dataclass
 from selector.diagnostics import PerformanceWarning, UserError
@@ -30,20 +29,6 @@ from selector.ir.remarks import Promise
 from selector.ir.traverse import walk_stmt
 
 _GRID = (ForKind.GPU_BLOCK, ForKind.GPU_THREAD)
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A plain pipeline as it was: copies of its ``outputs``, what was ``said`` of its Funcs, and
-    the requirements of the ``pipeline``, if it is one.
-    """
-
-    outputs: list[Any]
-    said: Mapping[str, Directives]
-    pipeline: Any
-    name: str | None
-    inputs: Sequence[object] | None
-    location: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import halide as hl
 
 import halide_bridge as hb
 from halide_bridge.remembered import pipelines_of
-from halide_bridge.schedules.auto import source_of
+from halide_bridge.unscheduled import source_of
 
 F32 = hl.Float(32)
 SIZES = {"p": (8, 16), "f": (8, 16)}

@@ -87,8 +87,10 @@ def form_of(
     if isinstance(layer, str):
         return layer
     source = argument_of(program.members[layer.image], layer.inner, program)
-    if source is None or source.along > 0:
+    if source is None:
         return layer
+    if source.along > 0:
+        return _picked(layer)
     anywhere = _begins_anywhere(layer, source, known)
     shape, pixels = _layer_shape(layer, program, known), prod(layer.steps)
     worth = anywhere and layers.worth_turning(shape, pixels, machine)
@@ -105,14 +107,20 @@ def _by_groups(
     if source is not None and not turned:
         turned = _begins_anywhere(layer, source, known)
         layer = replace(layer, copied=turned)
-    if turned and max(layer.steps) > 1 and not any(layer.reach) and max(layer.phases) == 1:
-        layer = replace(layer, picked=True)
+    if turned:
+        layer = _picked(layer)
     if _is_joined(layer, turned, program, known, machine):
         return replace(layer, joined=True)
     why = _why_not_copied(layer, turned, program, known, machine)
     if why and layer.copied and prod(layer.steps) == 1:  # threads bring rows that lie anyhow
         return replace(layer, copied=False)
     return why or layer
+
+
+def _picked(layer: Layer) -> Layer:
+    """A layer whose image is turned: that of single pixels apart with those alone."""
+    apart = max(layer.steps) > 1 and not any(layer.reach) and max(layer.phases) == 1
+    return replace(layer, picked=apart)
 
 
 def _by_warps(layer: Layer, program: Program, known: Guess, machine: Machine) -> Layer | str:

@@ -213,6 +213,10 @@ PLANES = {
         Layer(3, 1, 17, 28, 16, 64, finished=True),
         Tiling((28, 8, 1), 1, 1, 64, 16, 4, planes=True),
     ),
+    "single pixels apart": (
+        Layer(1, 2, 5, 37, 24, 72, stride=2, finished=True),
+        Tiling((32, 2, 1), 2, 1, 64, 16, 3, planes=True),
+    ),
     "sums in parts": (
         Layer(3, 1, 9, 16, 80, 72, finished=True),
         Tiling((16, 4, 1), 1, 2, 64, 32, 4, part=32, planes=True),
@@ -254,7 +258,16 @@ def test_one_instruction_has_all_pixels_of_a_box(name: str, columns: int) -> Non
 
 
 def test_only_pixels_that_are_read_are_copied() -> None:
-    source = hb.autoschedule(layer(LAYERS["single pixels apart"]), target="sm_90a").source
+    p, tiling = PLANES["single pixels apart"]
+    schedules = [
+        hb.autoschedule(layer(LAYERS["single pixels apart"]), target="sm_90a"),
+        hb.autoschedule(layer(p), target="sm_90a", tilings={"total": tiling}),
+    ]
+    for source in (s.source for s in schedules):
+        _copies_what_is_read(source)
+
+
+def _copies_what_is_read(source: str) -> None:
     assert "total_a = hb.operand(total, 0, [r_x, x, y, n])\n" in source
     assert "total_a.compute_root()" in source
     assert "image_im.in_(" not in source

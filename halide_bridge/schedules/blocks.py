@@ -36,6 +36,7 @@ class Blocks:
     """A tile for a sum. ``step``: the variable of which a run is staged at a time, and how long a
     run is, at each value of the others of unknown extent; None: all is staged at once. ``staged``:
     what is read, and the box of it that a run reads. ``work``: of a term, in multiply-adds.
+    ``anywhere``: tiles begin where the first element is, be that a multiple of vectors or not.
     """
 
     reuse: Reuse
@@ -43,6 +44,7 @@ class Blocks:
     step: tuple[str, int] | None
     staged: Sequence[tuple[Part, Box]]
     work: int
+    anywhere: bool
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -59,11 +61,12 @@ class Blocks:
 
 
 def blocks_for(
-    reuse: Reuse, member: Member, reader: Member | None, placement: Placement, known: Guess,
-    machine: Machine,
+    reuse: Reuse, member: Member, reader: Member | None, order: Sequence[int],
+    placement: Placement, known: Guess, machine: Machine,
 ) -> Blocks | None:  # fmt: skip
     """The tile that is done first, along the dimension for which that holds; None where what a tile
-    reads does not fit into shared memory. ``reader``: who makes something of the sums.
+    reads does not fit into shared memory. ``reader``: who makes something of the sums, in that
+    ``order`` of its dimensions.
     """
     work = written(member.stages[1].values[0])
     bodies = placement.bodies[reader.name] if reader else ()
@@ -75,16 +78,26 @@ def blocks_for(
     ]
     ranks.sort(key=lambda rank: rank[0])
     width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
+    run = max(1, 16 // min(width.values()))
     for steps in _steps(reuse):
         for (_, found, tile), step in product(ranks, steps):
-            staged = boxes_of(found, tile, step, member)
+            anywhere = _gains_tiles(reader or member, order[found.n], tile, run, known)
+            staged = boxes_of(found, tile, step, member, anywhere=anywhere)
             if staged is None:
                 return None
             boxes = ((width[part.func], box) for part, box in staged if part.kept)
             taken = sum(bytes_ * prod(box.extents) for bytes_, box in boxes)
             if taken * (1 if step is None else AHEAD) <= LARGEST:
-                return Blocks(found, tile, step, staged, work)
+                return Blocks(found, tile, step, staged, work, anywhere)
     return None
+
+
+def _gains_tiles(kept: Member, n: int, tile: Tile, run: int, known: Guess) -> bool:
+    """Whether there are more tiles if the first one begins at a multiple of ``run``, before the
+    first element of what is ``kept``. (It begins where readers say, if that is before.)
+    """
+    before, extent, each = (kept.first(n) or 0) % run, known.extent(kept, n), tile.extents[0]
+    return -(-(before + extent) // each) > -(-extent // each)
 
 
 def _steps(reuse: Reuse) -> Iterator[Sequence[tuple[str, int] | None]]:
@@ -184,7 +197,7 @@ def by_blocks(
     kept, n = reader or member, order[reuse.n]
     run = max(_run(part, placement) for part, _ in blocks.staged)
     begin = kept.first(n)
-    if begin is None or begin % run:  # boxes are as if the first tile began at a multiple
+    if begin is None or (begin % run and not blocks.anywhere):
         aligned(stored, stored.args()[n], run)
     block = _spread(script, stored, tile, [order[d] for d in dims])
     args = func.args()
@@ -290,7 +303,9 @@ def _stage(
     for d, (arg, extent) in enumerate(zip(args, box.extents, strict=True)):
         whole_runs = d == along and len(args) > 1
         staged.bound_extent(arg, box.rounded(d, run) if whole_runs else extent)
-        if whole_runs and box.first[d] != 0 and not blocks.steps_along(part, d):
+        first = box.first[d]
+        aside = first is None or first % run != 0
+        if whole_runs and aside and not blocks.steps_along(part, d):
             staged.align_bounds(arg, run)
     whole = is_argument(member, placement.program)
     if blocks.step and (whole or placement.places[part.func] is not Place.INSIDE):

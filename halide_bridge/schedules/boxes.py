@@ -45,14 +45,17 @@ def lengths_of(reuse: Reuse, step: tuple[str, int] | None) -> dict[str, int | No
 
 
 def boxes_of(
-    reuse: Reuse, tile: Tile, step: tuple[str, int] | None, member: Member
+    reuse: Reuse, tile: Tile, step: tuple[str, int] | None, member: Member, *, anywhere: bool
 ) -> list[tuple[Part, Box]] | None:
-    """What a block reads for a run; None if reads of one Func lie apart in more than two places."""
+    """What a block reads for a run; None if reads of one Func lie apart in more than two places.
+    ``anywhere``: tiles may begin at any element of a row, and at multiples of vectors if not.
+    """
     extents = {name: e or 1 for name, e in lengths_of(reuse, step).items()}
     for d, n in zip((reuse.n, reuse.m), tile.extents, strict=True):
         if d is not None:
             extents[member.args[d]] = n
     moving = {*member.args, *(step or ())[:1]}
+    loose = {member.args[reuse.n]} if anywhere else set[str]()
     runs = step is not None or None in reuse.reduced.values()
     found = list[tuple[Part, Box]]()
     for name in dict.fromkeys(r.func for r in reuse.reads):
@@ -60,7 +63,7 @@ def boxes_of(
         for parts in _ways(name, reads, reuse, member):
             if runs and any(p.kept and r in reuse.first for p in parts for r in p.reads):
                 continue  # what a sum begins with is read before all runs
-            boxes = [(part, _box(part, extents, moving)) for part in parts]
+            boxes = [(part, _box(part, extents, moving, loose)) for part in parts]
             whole = [(part, box) for part, box in boxes if box is not None]
             if len(whole) == len(boxes):
                 found += whole
@@ -86,9 +89,9 @@ def _ways(
             yield part(those, d), part((r for r in reads if r not in those), None)
 
 
-def _box(part: Part, extents: Mapping[str, int], moving: Set[str]) -> Box | None:
+def _box(part: Part, extents: Mapping[str, int], moving: Set[str], loose: Set[str]) -> Box | None:
     along = zip(*(r.indices for r in part.reads), strict=True)
-    spans = [_span(indices, extents, moving) for indices in along]
+    spans = [_span(indices, extents, moving, loose) for indices in along]
     whole = [span for span in spans if span is not None]
     if len(whole) < len(spans):
         return None
@@ -96,11 +99,11 @@ def _box(part: Part, extents: Mapping[str, int], moving: Set[str]) -> Box | None
 
 
 def _span(
-    indices: Sequence[Index], extents: Mapping[str, int], moving: Set[str]
+    indices: Sequence[Index], extents: Mapping[str, int], moving: Set[str], loose: Set[str]
 ) -> tuple[int, int | None] | None:
     """How many elements lie from the first to the last along a dimension that some indices name,
-    and which is the first; None if they do not move together, with the variables (``moving``) that
-    are elsewhere in another block or run.
+    and which is the first, where that does not depend on what is ``loose``; None if they do not
+    move together, with the variables (``moving``) that are elsewhere in another block or run.
     """
     outer = [{v: f for v, f in i.factors.items() if v not in extents} for i in indices]
     bases = [{v: f for v, f in i.factors.items() if v in moving} for i in indices]
@@ -109,5 +112,6 @@ def _span(
         return None
     low = [(a or 0) + i.low(extents) for a, i in zip(apart, indices, strict=True)]
     high = [x + i.reach(extents) for x, i in zip(low, indices, strict=True)]
-    start = None if outer[0] else indices[0].rest.constant
+    known = not outer[0] and indices[0].factors.keys().isdisjoint(loose)
+    start = indices[0].rest.constant if known else None
     return max(high) - min(low) + 1, None if start is None else start + min(low)

@@ -335,7 +335,7 @@ class Scheduling:
         reuse, plan = reuse_of(member, self.placement, order.index(0)), self.plan
         if reuse is None:
             return None
-        return blocks_for(reuse, member, reader, self.placement, plan.known, plan.machine)
+        return blocks_for(reuse, member, reader, order, self.placement, plan.known, plan.machine)
 
     def _first(self, member: Member, func: Recorded) -> Grid:
         """The kernel of what a Func is before its updates."""

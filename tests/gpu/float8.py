@@ -103,7 +103,7 @@ def peers(v: Arrays) -> dict[str, Any]:
 def measured(kernels: dict[str, Any], m: int, n: int, k: int) -> dict[str, Any]:
     """Relative errors, and microseconds."""
     import torch
-    from run_plain import captured, in_turn, poisoned
+    from run_plain import in_turn, poisoned
 
     moved = (m + n) * k + 4 * m * n
     sets = max(2, min(8, BEYOND_L2 // moved + 1))
@@ -132,7 +132,7 @@ def measured(kernels: dict[str, Any], m: int, n: int, k: int) -> dict[str, Any]:
         ours(0)
         truth = truths["bytes" if kind == "bytes" else "float8"]
         row[f"{kind} error"] = off(outs[0], truth)
-        contenders[kind] = captured([lambda i=i, f=ours: f(i) for i in range(sets)])
+        contenders[kind] = [lambda i=i, f=ours: f(i) for i in range(sets)]
     calls = [peers(v) for v in data]
     for name in calls[0]:
         try:
@@ -141,9 +141,9 @@ def measured(kernels: dict[str, Any], m: int, n: int, k: int) -> dict[str, Any]:
         except RuntimeError as error:  # sizes that it does not have
             print(f"  {name}: {str(error).splitlines()[0]}")
             continue
-        contenders[name] = captured([c[name] for c in calls])
+        contenders[name] = [c[name] for c in calls]
     print(json.dumps(row), flush=True)
-    return row | in_turn({n: c for n, c in contenders.items() if c})
+    return row | in_turn(contenders, kernels)
 
 
 def kept(kernel: Any) -> dict[str, int]:

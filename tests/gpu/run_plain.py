@@ -1,7 +1,7 @@
 """Check and time plain pipelines that nobody scheduled, beside torch, on the GPU machine.
 
     python tests/gpu/run_plain.py FOLDER [--results plain.json] [--match REGEX] [--seconds N]
-        [--old FOLDER] [--halide FOLDER] [--ahead N]
+        [--old FOLDER] [--no-peers] [--halide FOLDER] [--ahead N]
     python tests/gpu/run_plain.py page RESULTS ...
 
 Each kernel of ``build_plain.py`` is checked against float64 after poison, and then timed in turn
@@ -19,11 +19,10 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from math import exp, log, prod
 from pathlib import Path
@@ -38,8 +37,12 @@ from plain_all_jobs import JOBS  # noqa: E402
 from plain_jobs import Job  # noqa: E402
 
 import selector  # noqa: E402
+from casestudies.measuring.memory import Room  # noqa: E402
+from selector.tuning.rounds import time_in_turn  # noqa: E402
+from selector.tuning.timing import Prepared, prepare  # noqa: E402
 
-BEYOND_L2, MOST_SETS, ROUNDS, SECONDS_OF_A_ROUND = 300 << 20, 8, 9, 2e-3
+BEYOND_L2, MOST_SETS = 300 << 20, 8
+OWN = ("ours", "old", "copy", "Anderson2021")
 Call = Callable[[], object]
 
 
@@ -84,49 +87,20 @@ def error_of(job: Job, outputs: list[Any], inputs: dict[str, Any]) -> float:
     return worst
 
 
-def captured(calls: list[Call]) -> tuple[Call, int] | None:
-    """A replay of them all, as often as is worth timing, and how many calls it is; None if they
-    fail.
+def in_turn(contenders: dict[str, list[Call]], own: Container[str]) -> dict[str, float]:
+    """Microseconds of one call, the median of rounds; none of those that fail. ``own``: those that
+    write into arrays that they are given.
     """
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
+    ready = list[tuple[str, Prepared, Room]]()
+    for name, calls in contenders.items():
+        room = Room(apart=name not in own)
         try:
-            for call in calls:
-                call()
+            with room.entered():
+                ready.append((name, prepare(calls), room))
         except Exception as error:  # a peer that cannot do it
-            print(f"  not timed: {type(error).__name__}: {str(error).splitlines()[0]}")
-            return None
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for call in calls:
-            call()
-        torch.cuda.synchronize()
-        seconds = time.perf_counter() - begin
-        times = max(1, min(8, int(SECONDS_OF_A_ROUND / seconds)))
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph, stream=stream):
-                for call in calls * times:
-                    call()
-        except RuntimeError:  # it cannot be captured: it is timed as it is called
-            torch.cuda.synchronize()
-            return (lambda: [call() for call in calls]), len(calls)
-    return graph.replay, len(calls) * times
-
-
-def in_turn(contenders: dict[str, tuple[Call, int]]) -> dict[str, float]:
-    """Microseconds of one call, the median of rounds."""
-    found: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(ROUNDS):
-        for name, (call, number) in contenders.items():
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            call()
-            end.record()
-            end.synchronize()
-            found[name].append(begin.elapsed_time(end) * 1e3 / number)
-    return {name: statistics.median(times[1:]) for name, times in found.items()}
+            print(f"  {name} not timed: {type(error).__name__}: {str(error).splitlines()[0]}")
+    found = time_in_turn([calls for _, calls, _ in ready], lambda k: ready[k][2].entered())
+    return {ready[t.index][0]: t.timing.median for t in found if t.timing is not None}
 
 
 def of_torch(job: Job, inputs: dict[str, Any], call: Callable[..., Any]) -> Call:
@@ -172,9 +146,11 @@ def by_halide(
     return {"Anderson2021": [partial(call, k) for k in range(len(inputs))]}
 
 
-def measured(job: Job, kernels: dict[str, Any], halide: Path | None = None) -> dict[str, Any]:
+def measured(
+    job: Job, kernels: dict[str, Any], halide: Path | None = None, *, peers: bool = True
+) -> dict[str, Any]:
     """``kernels`` of ours, by name; the first is the one that is judged. ``halide``: the folder
-    of what Halide's own autoscheduler made.
+    of what Halide's own autoscheduler made; ``peers``: torch and Triton.
     """
     moved = sum(bytes_of(*a) for a in (*job.inputs.values(), *job.outputs.values()))
     sets = max(2, min(MOST_SETS, BEYOND_L2 // moved + 1))
@@ -194,18 +170,19 @@ def measured(job: Job, kernels: dict[str, Any], halide: Path | None = None) -> d
     halves = [
         [torch.empty(moved // 2, dtype=torch.uint8, device="cuda") for _ in "ab"] for _ in inputs
     ]
-    torch._dynamo.reset()
     calls = {
         name: [lambda kernel=kernel, k=k: ours(kernel, k) for k in range(sets)]
         for name, kernel in kernels.items()
     }
-    calls |= {name: [of_torch(job, v, call) for v in inputs] for name, call in others(job).items()}
+    if peers:
+        torch._dynamo.reset()
+        given = others(job).items()
+        calls |= {name: [of_torch(job, v, call) for v in inputs] for name, call in given}
     if halide is not None:
         calls |= by_halide(job, halide, inputs, outputs)
     calls["copy"] = [lambda a=a, b=b: b.copy_(a) for a, b in halves]
-    contenders = {name: found for name, c in calls.items() if (found := captured(c))}
     about = {"job": job.name, "error": max(errors.values()), "bytes": moved}
-    return about | {"right": about["error"] <= job.error} | in_turn(contenders)
+    return about | {"right": about["error"] <= job.error} | in_turn(calls, OWN)
 
 
 def compile_ahead(options: argparse.Namespace) -> int:
@@ -273,7 +250,7 @@ def run(options: argparse.Namespace) -> int:
             if options.old:
                 paths["old"] = options.old / f"{job.slug}.kernel"
             kernels = {n: selector.load(p) for n, p in paths.items() if p.exists()}
-            row = measured(job, kernels, options.halide)
+            row = measured(job, kernels, options.halide, peers=not options.no_peers)
         except BrokenError as error:  # what Halide made: a new process goes on without it
             print(f"  {error} ends the process", flush=True)
             return 2
@@ -319,6 +296,7 @@ def main() -> int:
     parser.add_argument("--match", default="", help="only jobs whose name holds this (regex)")
     parser.add_argument("--seconds", type=float, default=400.0, help="after which no job begins")
     parser.add_argument("--old", type=Path, help="kernels to be timed beside those")
+    parser.add_argument("--no-peers", action="store_true", help="neither torch nor Triton")
     parser.add_argument("--halide", type=Path, help="what build_halide.py compiled")
     parser.add_argument("--ahead", type=int, default=0, help="processes that only compile")
     parser.add_argument("--part", default="", help=argparse.SUPPRESS)

@@ -275,7 +275,7 @@ def drawn(kind: str, shape: Shape, seed: int) -> Any:
 def measured(job: Job, kernel: Any) -> dict[str, Any]:
     """Relative errors, and microseconds."""
     import torch
-    from run_plain import captured, in_turn, poisoned
+    from run_plain import in_turn, poisoned
 
     kind = getattr(torch, job.kind)
     sets = 4
@@ -295,11 +295,11 @@ def measured(job: Job, kernel: Any) -> dict[str, Any]:
 
     ours(0)
     row: dict[str, Any] = {"ours error": off(outs[0])}
-    contenders: dict[str, Any] = {"ours": captured([lambda i=i: ours(i) for i in range(sets)])}
+    contenders: dict[str, Any] = {"ours": [lambda i=i: ours(i) for i in range(sets)]}
     for name, call in job.peers.items():
         row[f"{name} error"] = off(call(*data[0]))
-        contenders[name] = captured([lambda v=v, c=call: c(*v) for v in data])
-    return row | in_turn({n: c for n, c in contenders.items() if c})
+        contenders[name] = [lambda v=v, c=call: c(*v) for v in data]
+    return row | in_turn(contenders, ("ours",))
 
 
 def run(folder: Path, results: Path | None) -> int:

@@ -257,6 +257,27 @@ def a_product_behind_a_condition_that_is_never_true() -> Plain:
 
 
 @program
+def the_largest_of_the_least_in_two_tiles() -> Plain:
+    """Tiles of what is read begin at -2, or before it where those of the second one say so."""
+    a, least, out, r = image(U8), hl.Func("least"), hl.Func("out"), hl.RDom([(-2, 5), (-2, 5)], "r")
+    around = hl.BoundaryConditions.repeat_edge(a)
+    least[x, y] = hl.minimum(around[x + r.x, y + r.y])
+    out[x, y] = hl.maximum(least[x + r.x, y + r.y])
+    return Plain(out, [(a, bytes_(20, 300))], (20, 300))
+
+
+@program
+def differences_at_few_shifts() -> Plain:
+    """Nine of them, from -4 on: tiles that begin at a multiple of what is staged are two."""
+    a, b, off, out, s = image(U8), image(U8, name="b"), hl.Func("off"), hl.Func("out"), hl.Var("s")
+    around, r = hl.BoundaryConditions.repeat_edge(b), hl.RDom([(0, 16), (0, 16)], "r")
+    across, down, shift = x * 16 + r.x, y * 16 + r.y, hl.RDom([(-4, 9)], "shift")
+    off[s, x, y] += hl.i32(hl.absd(a[across, down], around[across + s, down]))
+    out[x, y] = hl.minimum(off[shift, x, y])
+    return Plain(out, [(a, bytes_(32, 640)), (b, bytes_(32, 640)[:, ::-1].copy())], (2, 40))
+
+
+@program
 def a_filter_of_which_every_second_column_is_read() -> Plain:
     """Its first tile begins at -1: the last columns of it were nobody's."""
     a, weights = image(I32), image(I32, name="weights")

@@ -4,12 +4,13 @@ neighbours by neighbouring threads.
     out[ramp(16*t, 1, 16)] = a[ramp(16*t - 1, 1, 16)]  at t < 32, of 500 elements
 
 goes as vectors for 0 < t < 31. Few threads have other elements, which they would take one after the
-other while all others wait.
+other while all others wait. Most blocks have no such threads, and find that out for all at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
@@ -24,14 +25,17 @@ from selector.gpu.ir.expressions import (
     less,
     minus,
     most,
+    negated,
     number,
     plus,
     shifted,
     times,
 )
 from selector.gpu.ir.nodes import Let
+from selector.ir.affine import Affine
 from selector.ir.nodes import Expr, Store, Var
 from selector.ir.traverse import free_vars
+from selector.ir.types import BOOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +49,56 @@ class Row:
     shift: str | None = None
 
 
+def whole_block(needs: Needs, counts: Mapping[str, int], context: KernelContext) -> Var | None:
+    """Declare whether ``needs`` are met for all threads of a block, whose loops have these
+    ``counts``, as far as that can be said of all at once; None if it cannot.
+    """
+    rooms = [_least(room + least_, counts) for room, least_ in needs.least.items()]
+    known = [room for room in rooms if room is not None]
+    if len(known) < len(rooms) or any(free_vars(t) & counts.keys() for t in needs.tests):
+        return None
+    open_ = [context.scalar.number(r.to_expr()) for r in known if not context.is_met(r)]
+    met = all_of((*(at_least(r, 0) for r in open_), *map(context.scalar.legal, needs.tests)))
+    if met is None:
+        return None
+    name = context.names.fresh("whole")
+    context.writer.add(Let("bool", (name,), (met,)))
+    return Var(name, BOOL)
+
+
+def _least(room: Affine, counts: Mapping[str, int]) -> Affine | None:
+    """A number, where each loop is at the end at which that is least; None if it is not known."""
+    for name, count in counts.items():
+        factor, rest = room.coefficient(Var(name)).constant, room.rest(Var(name))
+        if factor is None or rest.mentions(name):
+            return None
+        room = rest + min(0, factor * (count - 1))
+    return room
+
+
 def emit_ends(
     needs: Needs,
     vectors: Sequence[Vectors],
     stores: Sequence[Store],
     row: Row,
     code: ThreadStatements,
+    whole: Expr | None = None,
 ) -> bool:
     """Write what vectors of a row of threads are left whose ``needs`` are not met, if those are of
-    the first and the last ones.
+    the first and the last ones. ``whole``: where there are none.
     """
-    ends = _ends(needs, row, code.context)
-    if ends is not None:
-        for v, s in zip(vectors, stores, strict=True):
-            _emit_ends(ends, v, s, row, code)
-    return ends is not None
+    found, w = _ends(needs, row, code.context), code.context.writer
+    if found is not None:
+        with nullcontext() if whole is None else w.when(negated(whole)):
+            ends = _named(*found, code.context)
+            for v, s in zip(vectors, stores, strict=True):
+                _emit_ends(ends, v, s, row, code)
+    return found is not None
 
 
-def _ends(needs: Needs, row: Row, context: KernelContext) -> tuple[str, str] | None:
-    """The first thread of a row whose vector is as it has to be, and the first one
-    behind those: none if something fails for all of them alike. None where others may fail.
+def _ends(needs: Needs, row: Row, context: KernelContext) -> tuple[Expr, Expr, Expr | None] | None:
+    """The first thread of a row whose vector is as it has to be, and the first one behind those:
+    none unless a condition holds for all of them alike. None where others may fail.
     """
     lanes, scalar, thread, count = needs.lanes, context.scalar, row.thread, row.count
     low, high, alike = number(0), number(count), [scalar.legal(t) for t in needs.tests]
@@ -83,11 +117,15 @@ def _ends(needs: Needs, row: Row, context: KernelContext) -> tuple[str, str] | N
             high = least(high, plus(_threads_of(value, lanes), 1))
     if lanes.bit_count() != 1 or any(thread in free_vars(t) for t in alike):
         return None
+    return least(low, count), high, all_of(alike)
+
+
+def _named(low: Expr, high: Expr, alike: Expr | None, context: KernelContext) -> tuple[str, str]:
+    """Declare the first thread with a vector, and the first one behind those."""
     first, behind = context.names.fresh("first"), context.names.fresh("behind")
-    whole, add = all_of(alike), context.writer.add
-    add(Let("int", (first,), (least(low, count),)))
-    found = most(high, first)
-    add(Let("int", (behind,), (found if whole is None else chosen(whole, found, first),)))
+    found, add = most(high, first), context.writer.add
+    add(Let("int", (first,), (low,)))
+    add(Let("int", (behind,), (found if alike is None else chosen(alike, found, first),)))
     return first, behind
 
 

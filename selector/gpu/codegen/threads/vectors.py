@@ -10,7 +10,7 @@ nothing. The condition for all of it is tested once; what is left goes lane by l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import field, replace
 
 from selector.dataclass import dataclass
@@ -101,6 +101,15 @@ def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     return found if any(w.per > 1 or w.anywhere for w in found.windows) else None
 
 
+def inner_vectors(s: Store, context: KernelContext) -> Vectors | None:
+    """The same for a block that reads nothing beyond an edge: no place is bent there, that of a row
+    as little as that of a lane. None if that is never so, or cannot be told.
+    """
+    lanes, names = s.value.type.lanes, frozenset({*context.indices.counts, LANE.name})
+    found = vectors_of(one_lane(s), lanes, Windows(context, Needs(lanes), moving=names))
+    return None if found is None or found.given else found
+
+
 def is_kept(v: Vectors) -> bool:
     """Whether a statement loads one vector into what stays in the thread's registers."""
     if not v.lane.buffer.startswith(KEPT) or len(v.windows) != 1:
@@ -185,10 +194,19 @@ class Windows:
     """The windows of a statement."""
 
     def __init__(
-        self, context: KernelContext, needs: Needs, *, anywhere: bool = False, rows: bool = False
+        self,
+        context: KernelContext,
+        needs: Needs,
+        *,
+        anywhere: bool = False,
+        rows: bool = False,
+        moving: Set[str] = frozenset({LANE.name}),
     ) -> None:
-        """``rows``: those of pixels may begin at multiples of vectors."""
+        """``rows``: those of pixels may begin at multiples of vectors. ``moving``: a place that has
+        one of these in it is inside as it is, and not bent.
+        """
         self.context, self.needs, self.anywhere, self.rows = context, needs, anywhere, rows
+        self.moving = moving
         self.found: list[Window] = []
         self.pixels: dict[str, int] = {}  # their elements, by the stride from one to the next
 
@@ -237,7 +255,7 @@ class Windows:
         """The index of a load that is inside of its array in all lanes, and bent in none. What is
         ``alike`` for all lanes of what is zeros elsewhere may be told apart.
         """
-        index, own = _unclamped(load.index, needs), needs
+        index, own = _unclamped(load.index, needs, self.moving), needs
         if load.predicate is not None:
             own = alike or needs
             needs.holds(load.predicate, alike=alike)
@@ -319,30 +337,32 @@ class Windows:
         return Load(load.type, window.name, index.to_expr())
 
 
-def _unclamped(e: Expr, needs: Needs) -> Expr:
-    """An index without the minima and maxima of the lanes, which then have to change nothing."""
-    if LANE.name not in free_vars(e):
+def _unclamped(e: Expr, needs: Needs, moving: Set[str]) -> Expr:
+    """An index without the minima and maxima of what is ``moving``, which then have to change
+    nothing.
+    """
+    if free_vars(e).isdisjoint(moving):
         return e
     match e:
-        case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b) if len(_of_lanes(a, b)) == 1:
-            (kept,) = _of_lanes(a, b)
+        case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b) if len(_of(moving, a, b)) == 1:
+            (kept,) = _of(moving, a, b)
             bound = b if kept is a else a
-            kept = _unclamped(kept, needs)
+            kept = _unclamped(kept, needs, moving)
             room = to_affine(bound) - to_affine(kept)
             needs.everywhere(room if op is BinaryOp.MIN else -room)
             return kept
         case Select(condition, a, b):  # where nothing is mirrored or comes around
             side = inner_side(a, b)
             needs.holds(condition, wanted=side is a)
-            return _unclamped(side, needs)
+            return _unclamped(side, needs, moving)
         case Binary(op, a, b):
-            return Binary(op, _unclamped(a, needs), _unclamped(b, needs))
+            return Binary(op, _unclamped(a, needs, moving), _unclamped(b, needs, moving))
         case _:
             return e
 
 
-def _of_lanes(*parts: Expr) -> list[Expr]:
-    return [e for e in parts if LANE.name in free_vars(e)]
+def _of(moving: Set[str], *parts: Expr) -> list[Expr]:
+    return [e for e in parts if not free_vars(e).isdisjoint(moving)]
 
 
 def thread_of(v: Vectors, threads: dict[str, int]) -> str | None:

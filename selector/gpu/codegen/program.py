@@ -102,6 +102,7 @@ def emit_kernels(
             patience,
             written[number].pointing(shared[number]) if number in early else None,
             not early or number in once or number == again[-1],
+            target.multiprocessor,
         )
         for number, kernel in enumerate(program.kernels)
     ]

@@ -23,6 +23,7 @@ from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
 from selector.gpu.passes.name_repeated import name_repeated
 from selector.gpu.passes.start_early import start_early
+from selector.targets import Multiprocessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Options:
     patience: float | None = None
     earlier: frozenset[str] | None = None
     last: bool = True
+    multiprocessor: Multiprocessor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ PASSES = (
     Pass("insert_fences", insert_fences),
     Pass("drain_stores", drain_stores),
     Pass("start_early", start_early, ("earlier", "last")),
-    Pass("budget_registers", budget_registers, ("resident", "shared_memory")),
+    Pass("budget_registers", budget_registers, ("resident", "shared_memory", "multiprocessor")),
     Pass("name_repeated", name_repeated),
     Pass("keep_used", keep_used),
     Pass("bound_waits", bound_waits, ("name", "shared_memory", "patience")),

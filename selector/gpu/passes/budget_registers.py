@@ -3,40 +3,62 @@
 A multiprocessor has 65536, so four warpgroups 128 a thread. The compiler is told how many blocks
 are to share them. Where a group only feeds the others, it gives them what it does not need; the
 block has what it was launched with: asking for more than that together would wait forever.
+
+Threads of their own that share nothing wait for memory, the more of them together the better: the
+compiler is told how many blocks are to run at once where what a thread has in arrays says so. Told
+nothing, it takes a few registers more than leave room for another block (65 of 64, by 16 %; of 60
+pipelines, ``tests/gpu/build_plain.py``); but it takes all that it is told.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from math import prod
 
 from selector.gpu.ir.lane_maps import ACCUMULATOR, BLOCK, ROWS
+from selector.gpu.ir.memory import Array, Store
 from selector.gpu.ir.nodes import (
     SHARED_ALIGNMENT,
     Body,
+    For,
     If,
     Kernel,
     Leave,
+    Let,
     Node,
     Registers,
+    children,
     of_groups,
     walk,
 )
 from selector.gpu.ir.products import Fragment
+from selector.gpu.ir.views import BYTES
 from selector.gpu.passes.rebuilt import rebuilt
-from selector.ir.nodes import Compare, CompareOp, IntImm, Var
+from selector.ir.nodes import Call, Compare, CompareOp, Expr, IntImm, Select, Var
+from selector.ir.traverse import free_vars, walk_expr
+from selector.targets import Multiprocessor
 
 REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
 MOST_BOUND = 255  # of a thread without setmaxnreg
 LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
-GROUP = 128  # threads
+WARP, GROUP = 32, 128  # threads
+WORDS = {32: 20, 40: 36, 64: 72}  # of arrays that a thread may have with so many registers
+BESIDE = 16  # registers at most beside those words, where so many are taken anyway
+FEW, MANY = 8, 8  # elements that are loaded one by one; iterations of a loop
 RESERVED = 1024  # bytes of shared memory that a block takes beside its own (sm_80 and later)
 
 
-def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Kernel:
+def budget_registers(
+    kernel: Kernel,
+    *,
+    resident: int,
+    shared_memory: int,
+    multiprocessor: Multiprocessor | None = None,
+) -> Kernel:
     """The kernel with its launch bounds, and registers moved from the group that feeds to the
     others where equal shares would not do. ``resident``: the blocks that were asked for on one
-    multiprocessor, which has so many bytes of ``shared_memory``.
+    ``multiprocessor``, which has so many bytes of ``shared_memory``.
     """
     if of_groups(kernel):
         held = held_registers(kernel.body)
@@ -46,10 +68,70 @@ def budget_registers(kernel: Kernel, *, resident: int, shared_memory: int) -> Ke
             kernel = replace(kernel, body=body)
         return replace(kernel, resident=blocks)
     own = kernel.shared - kernel.alignment
+    if resident == 1 and own == 0 and multiprocessor is not None:
+        return replace(kernel, resident=_of_threads(kernel, multiprocessor))
     blocks = max(1, min(resident, (shared_memory + RESERVED) // (own + RESERVED)))
     # Memory for swizzled tiles leaves room for few blocks anyway.
     told = blocks > 1 or kernel.alignment > SHARED_ALIGNMENT
     return replace(kernel, resident=blocks) if told else kernel
+
+
+def _of_threads(kernel: Kernel, room: Multiprocessor) -> int:
+    """Blocks of threads of their own that are to be on a multiprocessor; 0 if nothing is told."""
+    if kernel.threads < 2 * WARP or any(isinstance(n, Fragment) for n in walk(kernel.body)):
+        return 0
+    words, memory = _words(kernel.body), {p.name for p in kernel.parameters if p.way != "value"}
+    singly = _singly(kernel.body, memory)
+    for registers, most in WORDS.items():
+        if words > most:
+            continue
+        threads = min(room.warps * WARP, room.registers // registers)
+        blocks, full = min(threads // kernel.threads, room.blocks), threads == room.warps * WARP
+        fits = words + singly <= most if full else words + BESIDE > registers and singly <= FEW
+        return blocks if fits and blocks > 1 else 0
+    return 0
+
+
+def _words(body: Body) -> int:
+    """Words of arrays that a thread has at once."""
+    arrays = (node for node in body if isinstance(node, Array))
+    own = sum(-(-BYTES[a.kind] * a.count // 4) for a in arrays)
+    parts = [
+        part
+        for node in body
+        for part in ((node.then, node.otherwise) if isinstance(node, If) else (children(node),))
+    ]
+    return own + max(map(_words, parts), default=0)
+
+
+def _singly(body: Body, memory: Set[str]) -> int:
+    """Elements of memory that a thread computes with as it loads them, one by one."""
+    count = 0
+    for node in body:
+        match node:
+            case Store(to, value) if memory.isdisjoint(free_vars(to)) and not _is_loaded(value):
+                count += _elements(value, memory)
+            case Let(_, _, values):
+                count += sum(_elements(value, memory) for value in values)
+            case For(how, _, IntImm(start), IntImm(stop)) if how != "rolled":
+                count += (stop - start) * _singly(node.body, memory)
+            case For():
+                count += MANY * _singly(node.body, memory)
+            case _:
+                count += _singly(children(node), memory)
+    return count
+
+
+def _elements(value: Expr, memory: Set[str]) -> int:
+    """Elements of memory in a value."""
+    elements = {e for e in walk_expr(value) if isinstance(e, Call) and e.name == "element"}
+    return sum(not memory.isdisjoint(free_vars(e.args[0])) for e in elements)
+
+
+def _is_loaded(value: Expr) -> bool:
+    """Whether a value is an element, where something holds."""
+    inner = value.then if isinstance(value, Select) else value
+    return isinstance(inner, Call) and inner.name == "element"
 
 
 def _blocks(kernel: Kernel, held: int, resident: int, shared_memory: int) -> int:

@@ -19,10 +19,9 @@ from dataclasses import replace
 
 from selector.gpu.ir.mentioned import mentioned
 from selector.gpu.ir.nodes import Body, Dependents, Kernel, Local, of_groups
-from selector.gpu.passes.budget_registers import LEAST, MOST_BOUND, equal_share
+from selector.gpu.passes.budget_registers import LEAST, MOST_BOUND, WARP, equal_share
 from selector.targets import Multiprocessor
 
-WARP = 32  # threads
 ALLOW_NEXT, AWAIT_EARLIER = Dependents("allow"), Dependents("await")
 
 

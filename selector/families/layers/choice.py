@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from math import gcd, inf, prod
+from math import ceil, gcd, inf, prod
+from operator import itemgetter
 
 from selector.families.contraction.cost import adding
 from selector.families.contraction.tiling import LINE
 from selector.families.layers.tiling import ROWS, Shape, Tiling
 from selector.families.layers.warps import warp_tilings
 from selector.machine.choice import machine_named
-from selector.machine.record import Machine
+from selector.machine.record import Machine, Rate
 from selector.targets import LARGEST_BOX, find_target
 
 TRIED = 3
@@ -61,10 +62,7 @@ def candidates(shape: Shape, machine: Machine) -> list[Tiling]:
     if not target.has("wgmma"):
         return list(warp_tilings(shape, target.shared_memory - RESERVED))
 
-    def order(t: Tiling) -> tuple[float, ...]:  # of equal ones those with few images, square boxes
-        return _cycles(t, shape, machine), _blocks(t, shape), t.box[-1], max(t.box)
-
-    return sorted(_space(shape, machine), key=order)[:TRIED]
+    return [t for _, t in _best(shape, machine, TRIED)]
 
 
 def worth_turning(shape: Shape, pixels: int, machine: Machine) -> bool:
@@ -104,36 +102,84 @@ def microseconds(shape: Shape, machine: Machine) -> float:
 def _microseconds(shape: Shape, name: str) -> float:
     machine = machine_named(name)
     assert machine is not None
-    cycles = (_cycles(t, shape, machine) for t in _space(shape, machine))
-    return min(cycles, default=inf) / machine.megahertz
+    best = _best(shape, machine, 1)
+    return best[0][0] / machine.megahertz if best else inf
 
 
-def _space(shape: Shape, machine: Machine) -> Iterator[Tiling]:
+def _best(shape: Shape, machine: Machine, few: int) -> list[tuple[float, Tiling]]:
+    """The best few, and the cycles that they take; of equal ones those with few images, square
+    boxes. What takes longer than those that are known, whatever its runs are, is left out.
+    """
+    best = list[tuple[tuple[float, ...], Tiling]]()
+    tried = [
+        (least, i, n, one)
+        for i, one in enumerate(_pixels(shape))
+        for least, n in _least(one, shape, machine)
+    ]
+    for least, i, n, one in sorted(tried, key=itemgetter(0)):
+        if len(best) == few and least > best[-1][0][0]:
+            break
+        for t in _tilings(one, n, shape, machine):
+            order = _cycles(t, shape, machine), _blocks(t, shape), t.box[-1], max(t.box), i, n
+            best.append((order, t))
+        best.sort(key=itemgetter(0))
+        del best[few:]
+    return [(order[0], t) for order, t in best]
+
+
+def _least(one: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[float, int]]:
+    """Cycles that all tilings with these pixels of a block take at least, and with how many
+    filters.
+    """
+    block, rate = one.block, machine.rates[_rate(one)]
+    rows, parts, left = prod(block), one.groups * one.boxes, _registers(one)
+    tiles = prod(-(-e // b) for e, b in zip(shape.pixels, block, strict=True)) * shape.phases
+    arriving = prod(one.read) * shape.bytes / machine.fill
+    turns, shares = shape.taps // one.taps, _may_share(one, shape)
+    beside = STEP * -(-shape.channels // max(RUN_BYTES[-1] // shape.bytes, shape.deep))
+    lines, more = _lines(one, 0, shape), _lines(one, 1, shape)
+    for n in _filters(shape, one):
+        if one.sums * n > (left - min(IN_BOXES, FEW_OTHERS)) * one.n:
+            break
+        rounds = tiles * -(-shape.filters // n) / machine.multiprocessors
+        rounds = rounds if shares and rounds <= 0.5 else ceil(rounds)
+        read = (rows * (n // ROWS if one.planes else 1) + parts * n) * shape.bytes
+        step = max(one.taps * max(rows * n / rate, read / machine.shared), arriving)
+        leaving = max(rows * n / 8, lines + (more - lines) * n)
+        each = turns * (shape.channels * step + beside) + leaving
+        yield START + max(0.0, rounds - 1) * min(START, HANDOVER) + rounds * each, n
+
+
+def _registers(t: Tiling) -> int:
+    """Those that a lane can have."""
+    return min(MOST, REGISTERS // t.threads // 8 * 8)
+
+
+def _tilings(one: Tiling, n: int, shape: Shape, machine: Machine) -> Iterator[Tiling]:
+    """Those with these pixels and filters of a block."""
+    one = replace(one, n=n)
     channels = 1 << (shape.deep - 1).bit_length()
-    lengths = [k for n in RUN_BYTES if (k := n // shape.bytes) <= channels]
-    for one in _pixels(shape):
-        runs = lengths[-2:] if one.taps == 1 else lengths[:2]
-        left = min(MOST, REGISTERS // one.threads // 8 * 8)
-        least = ROWS if one.planes else 32
-        for n, k in product(_filters(shape, one), runs):
-            few = n > least and n - least >= shape.filters
-            t = replace(one, n=n, k=k)
-            others = IN_BOXES if t.planes and t.box[0] % BOXED == 0 else OTHERS
-            if few or t.sums + others > left or t.statements > MOST_STATEMENTS:
-                continue
+    lengths = [k for b in RUN_BYTES if (k := b // shape.bytes) <= channels]
+    left = _registers(one)
+    least = ROWS if one.planes else 32
+    others = IN_BOXES if one.planes and one.box[0] % BOXED == 0 else OTHERS
+    if (n <= least or n - least < shape.filters) and one.sums + others <= left:
+        for k in lengths[-2:] if one.taps == 1 else lengths[:2]:
+            t = replace(one, k=k)
             room = min(ROOM, WITH_SUMS - t.staged_bytes)
             stages = min(MOST_STAGES, room // t.run_bytes)
-            if stages > 2:
+            if stages > 2 and t.statements <= MOST_STATEMENTS:
                 yield from _ways(replace(t, stages=stages), shape, machine)
-        if one.reach and shape.fixed and shape.rows:
-            yield from _resident(one, shape, left)
+    if one.reach and shape.fixed and shape.rows:
+        yield from _resident(one, shape, left)
 
 
 def _resident(one: Tiling, shape: Shape, left: int) -> Iterator[Tiling]:
     """With all weights in the shared memory of blocks that stay."""
-    n = next((n for n in _filters(shape, one) if n >= shape.filters), 0)
-    t = replace(one, n=n, k=shape.deep, strips=STRIPS, persistent=True)
-    if n and t.sums + FEW_OTHERS <= left and t.statements <= MOST_STATEMENTS:
+    if one.n != next((n for n in _filters(shape, one) if n >= shape.filters), 0):
+        return
+    t = replace(one, k=shape.deep, strips=STRIPS, persistent=True)
+    if t.sums + FEW_OTHERS <= left and t.statements <= MOST_STATEMENTS:
         stages = min(MOST_STAGES, (ROOM - t.weight_bytes) // t.run_bytes)
         if stages > 1 and _may_stay(t, shape):
             yield replace(t, stages=stages)
@@ -165,16 +211,19 @@ def _pixels(shape: Shape) -> Iterator[Tiling]:
         taps = shape.taps if reach else 1
         ways = [(b, False, staged) for b in _boxes(len(dimensions), ROWS) for staged in leaving]
         ways += [(b, True, False) for b in _wide(shape)] if planar else []
-        for (box, planes, staged), groups, boxes in product(ways, GROUPS, BOXES):
-            if boxes > 1 and not reach:
+        for box, planes, staged in ways:
+            one = Tiling(
+                box, 1, 0, FILTERS[0], shape.depth, 1, shape.bytes, taps=taps, reach=reach,
+                steps=shape.steps if reach and apart else (), planes=planes, staged=staged,
+            )  # fmt: skip
+            if not _lies(one):
                 continue
-            for along in dimensions:
-                t = Tiling(
-                    box, groups, along, FILTERS[0], shape.depth, 1, shape.bytes, boxes=boxes,
-                    taps=taps, reach=reach, steps=shape.steps if reach and apart else (),
-                    planes=planes, staged=staged,
-                )  # fmt: skip
-                if _lies(t) and _in_reach(t, shape):
+            first, last = one.order.index(one.sliced), one.order[-1]
+            for groups, boxes, along in product(GROUPS, BOXES if reach else (1,), dimensions):
+                if along != last if groups * boxes == 1 else one.order.index(along) < first:
+                    continue
+                t = replace(one, groups=groups, boxes=boxes, along=along)
+                if _in_reach(t, shape):
                     yield t
 
 
@@ -196,22 +245,18 @@ def _wide(shape: Shape) -> Iterator[tuple[int, ...]]:
             rows *= 2
 
 
-def _lies(t: Tiling) -> bool:
+def _lies(one: Tiling) -> bool:
     """Whether the pixels of a box lie side by side in shared memory, and those of its neighbours
-    behind them: all that is read along every dimension but the last, of the box or of several.
-    Boxes whose windows lie apart have one along that dimension.
+    behind them, if these are along its last dimension or one behind it: all that is read along
+    every dimension before that is of the box. Boxes whose windows lie apart have one along it.
     """
-    order = t.order
-    if any(e > 1 and step > 1 for e, step in zip(t.box, t.steps, strict=False)):
+    order = one.order
+    if any(e > 1 and step > 1 for e, step in zip(one.box, one.steps, strict=False)):
         return False
-    several = [i for i, d in enumerate(order) if t.box[d] > 1]
-    if t.planes and (order[min(several)] != 0 or not _in_slices(t)):
+    several = [i for i, d in enumerate(order) if one.box[d] > 1]
+    if one.planes and (order[min(several)] != 0 or not _in_slices(one)):
         return False
-    last = max(several, default=0)
-    whole = all(t.read[d] == t.box[d] for d in order[:last])
-    if t.groups * t.boxes == 1:
-        return whole and t.along == order[-1]
-    return whole and order.index(t.along) >= last
+    return all(one.read[d] == one.box[d] for d in order[: max(several, default=0)])
 
 
 def _in_slices(t: Tiling) -> bool:
@@ -231,9 +276,14 @@ def _ways(t: Tiling, shape: Shape, machine: Machine) -> Iterator[Tiling]:
     if several and _may_stay(t, shape):
         yield replace(t, persistent=True)
     idle = machine.multiprocessors // _blocks(t, shape)
-    if shape.phases == t.taps == 1 and t.planes == shape.planes:
+    if _may_share(t, shape):
         own = {-(-runs // parts) for parts in range(2, min(runs, idle) + 1)}
         yield from (replace(t, part=n * t.k) for n in sorted(own))
+
+
+def _may_share(t: Tiling, shape: Shape) -> bool:
+    """Whether blocks may have parts of the sums."""
+    return shape.phases == t.taps == 1 and t.planes == shape.planes
 
 
 def _in_reach(t: Tiling, shape: Shape) -> bool:
@@ -272,7 +322,7 @@ def _parts(t: Tiling, shape: Shape) -> int:
 def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     rows, strips = prod(t.block), max(t.strips, 1)
     terms = t.taps * t.k
-    products = rows * t.n * terms / machine.rates["wgmma.f16" if t.bytes == 2 else "wgmma.s8"]
+    products = rows * t.n * terms / machine.rates[_rate(t)]
     read = rows * (t.n // ROWS if t.planes else 1) + t.groups * t.boxes * t.n
     shared = read * terms * t.bytes / machine.shared
     steps = shape.taps // t.taps * -(-(t.part or shape.channels) // t.k)
@@ -280,7 +330,7 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     arriving = _arriving(t, shape, min(blocks, machine.multiprocessors), machine)
     step = max(products, shared, arriving) + STEP
     rounds = -(-blocks // machine.multiprocessors)
-    leaving = max(rows * t.n / 8, _lines(t, shape))
+    leaving = max(rows * t.n / 8, _lines(t, t.n, shape))
     if t.part:
         results = prod(shape.pixels) * shape.filters
         after = adding(results, _parts(t, shape), machine) * machine.megahertz
@@ -290,20 +340,25 @@ def _cycles(t: Tiling, shape: Shape, machine: Machine) -> float:
     return rounds * (steps * step + START + leaving)
 
 
-def _lines(t: Tiling, shape: Shape) -> float:
-    """That warps name to the first cache, one a cycle, for the results of a block where they store
-    these themselves: in planes 8 pixels at once, of which those side by side are in one line.
+def _rate(t: Tiling) -> Rate:
+    return "wgmma.f16" if t.bytes == 2 else "wgmma.s8"
+
+
+def _lines(t: Tiling, n: int, shape: Shape) -> float:
+    """That warps name to the first cache, one a cycle, for ``n`` results of each pixel of a block
+    where they store these themselves: in planes 8 pixels at once, of which those side by side are
+    in one line.
     """
     if not shape.planes:
         return 0.0
     if t.planes and t.box[0] % BOXED == 0:  # several elements at once where no map takes rows
         row = shape.pixels[0] * shape.bytes
-        return 0.0 if row % VECTOR == 0 else prod(t.block) * t.n * shape.bytes / gcd(row, AT_ONCE)
+        return 0.0 if row % VECTOR == 0 else prod(t.block) * n * shape.bytes / gcd(row, AT_ONCE)
     if t.staged:
-        return TURNED + STAGED * prod(t.block) * t.n * max(1, PIXELS / t.block[0])
+        return TURNED + STAGED * prod(t.block) * n * max(1, PIXELS / t.block[0])
     first = next((d for d in t.order if t.box[d] > 1), 0)
     run = 1 if first else min(PIXELS, t.box[0])
-    lines = prod(t.block) * t.n / run * max(1, shape.rows - 1)
+    lines = prod(t.block) * n / run * max(1, shape.rows - 1)
     return lines if shape.phases > 1 else (ALONE if t.planes else GUARDED) * lines
 
 

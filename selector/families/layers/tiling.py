@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 from selector.dataclass import dataclass
@@ -124,34 +125,25 @@ class Tiling:
     @property
     def part_of(self) -> tuple[int, ...]:
         """Pixels of a group or warp along each dimension."""
-        several = [1] * len(self.box)
-        several[0] *= self.sides
-        several[self.along] *= self.boxes
-        return tuple(e * n for e, n in zip(self.box, several, strict=True))
+        return _times(self.box, self.sides, self.along, self.boxes)
 
     @property
     def block(self) -> tuple[int, ...]:
         """Pixels of a block along each dimension."""
-        several = [1] * len(self.box)
-        several[0] *= self.warps
-        several[self.along] *= self.groups
-        return tuple(e * n for e, n in zip(self.part_of, several, strict=True))
+        sides, boxes = self.sides * self.warps, self.boxes * self.groups
+        return _times(self.box, sides, self.along, boxes)
 
     @property
     def read(self) -> tuple[int, ...]:
         """Pixels of a run along each dimension."""
-        reach = self.reach or (0,) * len(self.box)
-        steps = self.steps or (1,) * len(self.box)
-        parts = zip(self.block, steps, reach, strict=True)
-        return tuple((e - 1) * step + 1 + more for e, step, more in parts)
+        return _read(self.block, self.steps, self.reach)
 
     @property
     def order(self) -> tuple[int, ...]:
         """The dimensions of pixels as they lie in shared memory, innermost first: those of a box
         side by side, so those that windows reach along are the last ones.
         """
-        dimensions = range(len(self.box))
-        return tuple(sorted(dimensions, key=lambda d: bool(self.reach) and self.reach[d] > 0))
+        return _order(len(self.box), self.reach)
 
     @property
     def sums(self) -> int:
@@ -222,6 +214,28 @@ class Tiling:
             units = f"w{self.warps}x{self.groups}v{self.sides}"
         text = f"{box}-{units}a{self.along}-{self.n}x{self.k}-s{self.stages}"
         return text + "".join(part for part, wanted in said if wanted)
+
+
+@lru_cache(maxsize=1 << 12)
+def _times(box: tuple[int, ...], sides: int, along: int, boxes: int) -> tuple[int, ...]:
+    """A box so many times, side by side along the first dimension, and along another one."""
+    several = [1] * len(box)
+    several[0] *= sides
+    several[along] *= boxes
+    return tuple(e * n for e, n in zip(box, several, strict=True))
+
+
+@lru_cache(maxsize=1 << 12)
+def _read(
+    block: tuple[int, ...], steps: tuple[int, ...], reach: tuple[int, ...]
+) -> tuple[int, ...]:
+    more, apart = reach or (0,) * len(block), steps or (1,) * len(block)
+    return tuple((e - 1) * step + 1 + m for e, step, m in zip(block, apart, more, strict=True))
+
+
+@lru_cache(maxsize=1 << 8)
+def _order(dimensions: int, reach: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(dimensions), key=lambda d: bool(reach) and reach[d] > 0))
 
 
 def _odd(row: int) -> int:

@@ -177,8 +177,8 @@ def resident_blocks(func: _F, blocks: int) -> _F:
     """Let ``blocks`` blocks of the kernel that computes ``func`` run on a multiprocessor at once.
 
     A thread gets no more registers than that leaves it, and no fewer blocks than shared memory
-    allows are asked for. ``blocks``: 1 to 32. Returns ``func``; ``ScheduleError`` for another
-    number.
+    allows are asked for. ``blocks``: 1 to 32; 1, as without this, leaves the number to the
+    compiler. Returns ``func``; ``ScheduleError`` for another number.
     """
     return _ask_of_grid(func, "resident_blocks", GridKind.RESIDENT, blocks, 32)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, partial
 from typing import Any
 
@@ -173,7 +173,5 @@ def _capture(calls: Sequence[Call], rounds: int, stream: Any) -> Any | None:
 
 def _abandon(stream: Any) -> None:
     """Leave a broken capture, which is none that goes on by what the stream says."""
-    try:
+    with suppress(Exception):
         stream.end_capture()
-    except Exception:
-        pass

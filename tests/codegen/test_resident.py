@@ -66,7 +66,7 @@ def test_each_kernel_has_its_own() -> None:
     assert hb.lower(out).grids == (GridDirective(GridKind.RESIDENT, "first", 4),)
     source = hb.compile(out, target="sm_80").source
     found = re.findall(r"__launch_bounds__\((.*?)\) kernel_(\w+?)(?:_\d)?\(", source)
-    assert found == [("64, 4", "first"), ("64", "out")]
+    assert found == [("64, 4", "first"), ("64, 32", "out")]
 
 
 @pytest.mark.parametrize("directive", [hb.resident_blocks, hb.persistent, hb.teams, hb.cluster])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import ceil, gcd, inf, prod
 from operator import itemgetter
@@ -132,20 +132,23 @@ def _least(one: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[float,
     filters.
     """
     block, rate = one.block, machine.rates[_rate(one)]
-    rows, parts, left = prod(block), one.groups * one.boxes, _registers(one)
+    rows, parts = prod(block), one.groups * one.boxes
+    most = (_registers(one) - min(IN_BOXES, FEW_OTHERS)) * one.n / one.sums
     tiles = prod(-(-e // b) for e, b in zip(shape.pixels, block, strict=True)) * shape.phases
     arriving = prod(one.read) * shape.bytes / machine.fill
     turns, shares = shape.taps // one.taps, _may_share(one, shape)
     beside = STEP * -(-shape.channels // max(RUN_BYTES[-1] // shape.bytes, shape.deep))
-    lines, more = _lines(one, 0, shape), _lines(one, 1, shape)
+    lines = _lines(one, 0, shape)
+    more, filters = _lines(one, 1, shape) - lines, shape.filters
+    multiprocessors = machine.multiprocessors
     for n in _filters(shape, one):
-        if one.sums * n > (left - min(IN_BOXES, FEW_OTHERS)) * one.n:
+        if n > most:
             break
-        rounds = tiles * -(-shape.filters // n) / machine.multiprocessors
+        rounds = tiles * -(-filters // n) / multiprocessors
         rounds = rounds if shares and rounds <= 0.5 else ceil(rounds)
         read = (rows * (n // ROWS if one.planes else 1) + parts * n) * shape.bytes
         step = max(one.taps * max(rows * n / rate, read / machine.shared), arriving)
-        leaving = max(rows * n / 8, lines + (more - lines) * n)
+        leaving = max(rows * n / 8, lines + more * n)
         each = turns * (shape.channels * step + beside) + leaving
         yield START + max(0.0, rounds - 1) * min(START, HANDOVER) + rounds * each, n
 
@@ -212,17 +215,19 @@ def _pixels(shape: Shape) -> Iterator[Tiling]:
         ways = [(b, False, staged) for b in _boxes(len(dimensions), ROWS) for staged in leaving]
         ways += [(b, True, False) for b in _wide(shape)] if planar else []
         for box, planes, staged in ways:
-            one = Tiling(
-                box, 1, 0, FILTERS[0], shape.depth, 1, shape.bytes, taps=taps, reach=reach,
-                steps=shape.steps if reach and apart else (), planes=planes, staged=staged,
+            make = partial(
+                Tiling, box, n=FILTERS[0], k=shape.depth, stages=1, bytes=shape.bytes, taps=taps,
+                reach=reach, steps=shape.steps if reach and apart else (), planes=planes,
+                staged=staged,
             )  # fmt: skip
+            one = make(groups=1, along=0)
             if not _lies(one):
                 continue
             first, last = one.order.index(one.sliced), one.order[-1]
             for groups, boxes, along in product(GROUPS, BOXES if reach else (1,), dimensions):
                 if along != last if groups * boxes == 1 else one.order.index(along) < first:
                     continue
-                t = replace(one, groups=groups, boxes=boxes, along=along)
+                t = make(groups=groups, boxes=boxes, along=along)
                 if _in_reach(t, shape):
                     yield t
 

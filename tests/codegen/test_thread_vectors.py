@@ -198,12 +198,16 @@ def test_every_size_is_right(make: Callable[[], Any], flags: bool) -> None:
 def test_a_window_is_loaded_once_and_the_widest_vectors_fit_the_lanes() -> None:
     assert bytes_moved(scaled()[0]) == ([16], [16, 16])  # rows that are aligned, and those that not
     assert bytes_moved(widened()[0]) == ([4], [16, 16])
-    assert bytes_moved(edges()[0]) == ([8, 8], [16, 16])  # of what lies beyond an edge, none
-    assert bytes_moved(zeros()[0]) == ([8, 8], [8, 8])
     assert bytes_moved(halved()[0]) == ([16], [16, 16])
+
+
+def test_blocks_that_read_nothing_beyond_an_edge_have_loads_of_their_own() -> None:
+    """First those of whole blocks, then of threads whose lanes are inside, and of other rows."""
+    assert bytes_moved(edges()[0]) == ([8, 8, 8, 8], [16, 16, 16])
+    assert bytes_moved(zeros()[0]) == ([8, 8, 8, 8], [8, 8, 8])
     for make in (mirrored, reflected, repeated):
-        assert bytes_moved(make()[0]) == ([8], [16, 16])
-    assert bytes_moved(shifted()[0]) == ([], [4, 4])
+        assert bytes_moved(make()[0]) == ([8, 8], [16, 16, 16])
+    assert bytes_moved(shifted()[0]) == ([], [4, 4, 4])
 
 
 def test_a_window_that_lies_anywhere_is_loaded_at_once() -> None:

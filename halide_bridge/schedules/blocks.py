@@ -78,7 +78,7 @@ def blocks_for(
     ]
     ranks.sort(key=lambda rank: rank[0])
     width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
-    run = max(1, 16 // min(width.values()))
+    run = max(_run(name, placement) for name in width)
     for steps in _steps(reuse):
         for (_, found, tile), step in product(ranks, steps):
             anywhere = _gains_tiles(reader or member, order[found.n], tile, run, known)
@@ -195,7 +195,7 @@ def by_blocks(
     stored = func.in_() if reader is None else script.func(reader.label, reader.handle)
     dims = [d for d in (reuse.n, reuse.m) if d is not None]
     kept, n = reader or member, order[reuse.n]
-    run = max(_run(part, placement) for part, _ in blocks.staged)
+    run = max(_run(part.func, placement) for part, _ in blocks.staged)
     begin = kept.first(n)
     if begin is None or (begin % run and not blocks.anywhere):
         aligned(stored, stored.args()[n], run)
@@ -295,7 +295,7 @@ def _stage(
         return
     args = staged.args()
     staged.compute_at(*at).store_in(GPU_SHARED)
-    run, along = _run(part, placement), _along(part.reads, n)
+    run, along = _run(part.func, placement), _along(part.reads, n)
     if along:  # what lies side by side in memory goes to different banks
         others = [a for d, a in enumerate(args) if d != along]
         staged.reorder_storage(args[along], *others)
@@ -312,8 +312,8 @@ def _stage(
         pipeline_stages(staged, AHEAD)
 
 
-def _run(part: Part, placement: Placement) -> int:
-    return max(1, 16 // placement.program.members[part.func].types[0].bytes)
+def _run(func: str, placement: Placement) -> int:
+    return max(1, 16 // placement.program.members[func].types[0].bytes)
 
 
 def _along(reads: Sequence[Read], n: str) -> int:

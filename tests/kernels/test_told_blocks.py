@@ -15,6 +15,7 @@ from selector.gpu.ir.nodes import For, If, Kernel, Let, Node
 from selector.gpu.ir.parameters import Parameter
 from selector.gpu.ir.products import Fragment
 from selector.gpu.passes.budget_registers import budget_registers
+from selector.gpu.passes.start_early import crowd
 from selector.ir.nodes import Binary, BinaryOp, Compare, CompareOp, Expr, IntImm, Select, Var
 from selector.ir.types import FLOAT32
 from selector.targets import TARGETS, Multiprocessor
@@ -77,3 +78,13 @@ def test_elements_that_a_thread_computes_with_as_it_loads_them_are_counted() -> 
 @pytest.mark.parametrize("value", [READ, Select(WHOLE, READ, OWN)])
 def test_elements_that_are_loaded_into_arrays_are_not(value: Expr) -> None:
     assert told(holding(8, times(IntImm(20), value))) == 8
+
+
+def test_a_number_that_nobody_asked_for_has_no_say_in_what_starts_early() -> None:
+    """It is for registers: a block that takes all memory finds as much beside it as before."""
+    earlier, later = holding(8), replace(holding(8), shared=226 << 10)
+    assert HOPPER is not None
+    given = replace(earlier, resident=told(earlier))
+    assert given.resident == 8
+    assert crowd(given, later, HOPPER) == crowd(earlier, later, HOPPER) == 0
+    assert crowd(given, later, HOPPER, asked=8) == 8

@@ -113,7 +113,8 @@ def emit_kernels(
     ]
     for before, number in zip(again, early, strict=False):
         assert target.multiprocessor is not None
-        found = crowd(kernels[before], kernels[number], target.multiprocessor)
+        asked = options[before].resident
+        found = crowd(kernels[before], kernels[number], target.multiprocessor, asked)
         launches[number] = replace(launches[number], crowd=found)
     used: dict[str, str] = {}
     texts = [printed(kernel, used) for kernel in kernels]

@@ -38,12 +38,14 @@ def start_early(kernel: Kernel, *, earlier: Set[str] | None, last: bool) -> Kern
     return kernel if body is kernel.body else replace(kernel, body=body)
 
 
-def crowd(earlier: Kernel, kernel: Kernel, room: Multiprocessor) -> int:
+def crowd(earlier: Kernel, kernel: Kernel, room: Multiprocessor, asked: int = 1) -> int:
     """The blocks of a kernel that an idle multiprocessor takes, if one that has as many blocks of
     the ``earlier`` kernel as are told to share it takes none; else 0. Groups have all registers
-    that their launch bounds leave them; how many others take, the assembler says.
+    that their launch bounds leave them; how many others take, the assembler says. What shares no
+    memory is told a number for its registers alone: as many share as were ``asked`` for.
     """
-    blocks = max(1, earlier.resident)
+    own = of_groups(earlier) or earlier.shared > earlier.alignment
+    blocks = max(1, earlier.resident if own else asked)
     shared = [k.shared + room.reserved_shared for k in (earlier, kernel)]
     taken = 0
     if of_groups(earlier):

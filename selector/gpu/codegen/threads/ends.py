@@ -21,6 +21,7 @@ from selector.gpu.ir.expressions import (
     all_of,
     at_least,
     chosen,
+    either,
     least,
     less,
     minus,
@@ -78,22 +79,29 @@ def _least(room: Affine, counts: Mapping[str, int]) -> Affine | None:
 
 def emit_ends(
     needs: Needs,
+    condition: Expr,
     vectors: Sequence[Vectors],
     stores: Sequence[Store],
     row: Row,
     code: ThreadStatements,
-    whole: Expr | None = None,
-) -> bool:
+    *,
+    apart: bool = False,
+) -> tuple[Expr, bool]:
     """Write what vectors of a row of threads are left whose ``needs`` are not met, if those are of
-    the first and the last ones. ``whole``: where there are none.
+    the first and the last ones: whether they are. With it, when a thread has vectors, which are to
+    follow: where the ``condition`` holds that is made of its needs, and in blocks without ends,
+    unless these have been told ``apart`` before.
     """
-    found, w = _ends(needs, row, code.context), code.context.writer
+    context, w = code.context, code.context.writer
+    counts = {**code.alone, row.thread: row.count}
+    whole = None if apart else whole_block(needs, counts, context)
+    found = _ends(needs, row, context)
     if found is not None:
         with nullcontext() if whole is None else w.when(negated(whole)):
-            ends = _named(*found, code.context)
+            ends = _named(*found, context)
             for v, s in zip(vectors, stores, strict=True):
                 _emit_ends(ends, v, s, row, code)
-    return found is not None
+    return condition if whole is None else either(whole, condition), found is not None
 
 
 def _ends(needs: Needs, row: Row, context: KernelContext) -> tuple[Expr, Expr, Expr | None] | None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from selector.dataclass import dataclass
-from selector.gpu.codegen.threads.ends import Row, deal_out, emit_ends, whole_block
+from selector.gpu.codegen.threads.ends import Row, deal_out, emit_ends
 from selector.gpu.codegen.threads.lanes import block_behind, goes_on, later, one_lane
 from selector.gpu.codegen.threads.needs import Needs
 from selector.gpu.codegen.threads.sums import ThreadStatements
@@ -34,7 +34,7 @@ from selector.gpu.codegen.threads.vectors import (
     vectors_of,
     widest,
 )
-from selector.gpu.ir.expressions import all_of, either, equal, less, number, plus, remainder, times
+from selector.gpu.ir.expressions import all_of, equal, less, number, plus, remainder, times
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import to_affine
 from selector.ir.nodes import Expr, Stmt, Store
@@ -143,14 +143,11 @@ def _vectors(
     w, context, own = code.context.writer, code.context, code.context.names.get(thread)
     last, lanes, count = vectors[-1], vectors[-1].needs.lanes, threads or code.alone[thread]
     mine = None if threads is None else less(own, threads)
-    condition = inside = vector_condition(last, context)
-    ended = False
+    condition, ended = vector_condition(last, context), False
     if condition is not None:
-        whole = whole_block(last.needs, {**code.alone, thread: count}, context)
         row = Row(thread, count, shift)
-        ended = emit_ends(last.needs, vectors, stores, row, code, whole)
-        inside = condition if whole is None else either(whole, condition)
-    inside = all_of((mine, inside))
+        condition, ended = emit_ends(last.needs, condition, vectors, stores, row, code)
+    inside = all_of((mine, condition))
     with w.block() if inside is None else w.when(inside):
         emit_side_by_side(vectors, context)
     if condition is None or ended:

@@ -13,7 +13,6 @@ from selector.gpu.codegen.epilogues.named_parts import named_parts
 from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.gpu.codegen.threads.bounds import emit_tested
 from selector.gpu.codegen.threads.edges import (
-    Beside,
     beside,
     emit_at_edges,
     emit_beside,
@@ -54,7 +53,7 @@ from selector.gpu.codegen.threads.vectors import (
     thread_of,
     vectors_ahead,
 )
-from selector.gpu.ir.expressions import all_of, either, mixed_radix, number, plus, times
+from selector.gpu.ir.expressions import all_of, mixed_radix, number, plus, times
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, Sync
 from selector.ir.lanes import lane, own_lane, same_index
@@ -318,50 +317,34 @@ class ThreadCode:
             self._guarded(dealt(s, thread, self.context.names.variable(name)), None)
 
     def _aligned(self, v: Vectors, s: Store, extents: tuple[int, ...], thread: str | None) -> None:
-        """Blocks that read nothing beyond an edge do so at once."""
-        near, own = beside(v, self.context), self._in_registers(s)
+        """Blocks that read nothing beyond an edge do so at once; elsewhere, vectors of the threads
+        whose lanes are all as they have to be, and what is left.
+        """
+        w, near, own = self.context.writer, beside(v, self.context), self._in_registers(s)
         edges = near is None and reaches_edges(v)
         inner = inner_vectors(s, self.context) if thread and not own and (near or edges) else None
-        inside = None if inner is None else whole_block(inner.needs, self.alone, self.context)
-        if inner is not None and inside is not None:
-            with self.context.writer.when(inside):
+        whole = None if inner is None else whole_block(inner.needs, self.alone, self.context)
+        if inner is not None and whole is not None:
+            with w.when(whole):
                 emit_vectors(inner, self.context)
-        with nullcontext() if inside is None else self.context.writer.otherwise():
-            row = None if edges or own or v.given or not thread else Row(thread, self.alone[thread])
-            self._tested(v, s, extents, near, row, apart=inside is not None)
-
-    def _tested(
-        self,
-        v: Vectors,
-        s: Store,
-        extents: tuple[int, ...],
-        near: Beside | None,
-        row: Row | None,
-        *,
-        apart: bool,
-    ) -> None:
-        """Vectors of those threads all of whose lanes are as they have to be, and what is left.
-        ``apart``: blocks where all are have been told apart before.
-        """
-        needs = near.needs if near else v.needs
-        condition, whole, ended = condition_of(needs, v.given, self.context), None, False
-        if condition is not None and row is not None:
-            whole = None if apart else whole_block(needs, self.alone, self.context)
-            ended = emit_ends(needs, (v,), (s,), row, self, whole)
-        inside = condition if condition is None or whole is None else either(whole, condition)
-        with self.context.writer.block() if inside is None else self.context.writer.when(inside):
-            if near is None:
-                emit_vectors(v, self.context)
-            else:
-                emit_beside(v, near, self.context)
-        if condition is None or ended:
-            return
-        own, edges = self._in_registers(s), near is None and reaches_edges(v)
-        with self.context.writer.otherwise():
-            left = emit_at_edges(v, self.context) if edges else None
-            if left is not None or not edges:
-                with nullcontext() if left is None else self.context.writer.otherwise():
-                    self.each(s, extents, "unrolled" if own else "rolled")
+        with nullcontext() if whole is None else w.otherwise():
+            needs, ended = near.needs if near else v.needs, False
+            condition = condition_of(needs, v.given, self.context)
+            if condition is not None and thread and not (edges or own or v.given):
+                row, apart = Row(thread, self.alone[thread]), whole is not None
+                condition, ended = emit_ends(needs, condition, (v,), (s,), row, self, apart=apart)
+            with w.block() if condition is None else w.when(condition):
+                if near is None:
+                    emit_vectors(v, self.context)
+                else:
+                    emit_beside(v, near, self.context)
+            if condition is None or ended:
+                return
+            with w.otherwise():
+                left = emit_at_edges(v, self.context) if edges else None
+                if left is not None or not edges:
+                    with nullcontext() if left is None else w.otherwise():
+                        self.each(s, extents, "unrolled" if own else "rolled")
 
     def _in_registers(self, s: Store) -> bool:
         """Whether its lanes are in arrays of the thread's own, whose places have to be known."""

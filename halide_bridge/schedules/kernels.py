@@ -33,13 +33,15 @@ MODEST = 150  # operations of an output: beyond that a thread computes one
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Where the loops of a stage went: ``inner`` is the innermost one around the ``rows`` outputs
-    of a thread along the dimension ``along``, or its ``lanes``; ``text`` is for the report.
+    of a thread along the dimension ``along``, or its ``lanes``; ``block``: the innermost one over
+    blocks; ``text`` is for the report.
     """
 
     inner: Any = None
     rows: int = 1
     lanes: int = 1
     along: Any = None
+    block: Any = None
     text: str = "one thread"
 
 
@@ -94,7 +96,7 @@ def spread(
     text += f", {lanes} neighbours each" if lanes > 1 else ""
     text += f" in every {turn}" if turn else ""
     first, along = serial[0] if serial else xi, y if rows > 1 else parallel[0]
-    return Grid(first, rows, lanes, along, text)
+    return Grid(first, rows, lanes, along, blocks[0], text)
 
 
 def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
@@ -131,7 +133,8 @@ def _line(
     if lanes > 1:
         (xl,) = vectors(script, stage, x, LINE, lanes)
         stage.reorder(xl, *serial, xi, xo).gpu_blocks(xo).gpu_threads(xi)
-        return Grid((*serial, xi)[0], text=f"{LINE} threads, {lanes} outputs each")
+        text = f"{LINE} threads, {lanes} outputs each"
+        return Grid((*serial, xi)[0], block=xo, text=text)
     stage.split(x, xo, xi, LINE * rows)
     inner = tuple(serial)
     if rows > 1:
@@ -143,7 +146,7 @@ def _line(
         stage.unroll(xu)
     stage.gpu_blocks(xo).gpu_threads(xi)
     text = f"{LINE} threads" + (f", {rows} outputs each" if rows > 1 else "")
-    return Grid((*serial, xu if rows > 1 else xi)[0], text=text)
+    return Grid((*serial, xu if rows > 1 else xi)[0], block=xo, text=text)
 
 
 def fused(script: Script, stage: Recorded, outer: Sequence[Any], most: int = 1) -> tuple[Any, ...]:

@@ -42,6 +42,7 @@ from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import is_argument
 from halide_bridge.schedules.sweeps import Sweeps
+from halide_bridge.schedules.tables import stage_tables
 from halide_bridge.schedules.transforms import by_transforms, transforms_of
 from halide_bridge.schedules.transposed import by_tiles, tiles_of
 from halide_bridge.schedules.windows import Made, Windows, schedule_windows
@@ -173,6 +174,7 @@ class Scheduling:
             self.script, reader, member, self.placement, body, known,
             alone=not mine, most=most, rows=ROWS if light else 1,
         )  # fmt: skip
+        stage_tables(self.script, reader, grid, body, self.placement)
         for m in mine:
             access = next(a for a in body.reads() if a.func == m.name)
             reductions.at_thread(self.script, m, reader, grid, access)

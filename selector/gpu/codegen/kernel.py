@@ -63,6 +63,7 @@ from selector.ir.nodes import (
 from selector.ir.traverse import walk_stmt
 from selector.lowering.kernels import Kernel
 from selector.lowering.normalize import TENSOR_MEMORY, holds_tensor, is_tensor_store, sequence
+from selector.lowering.row_folds import WARP
 from selector.lowering.structure import (
     hoist_allocations,
     loaded_names,
@@ -268,6 +269,8 @@ class KernelEmitter:
         own = self.kernel.own & (stored_names(body) | loaded_names(body))
         apart = frozenset[str]() if own else apart_loops(body, frozenset(name for name, _ in loops))
         self.threads.alone = {name: extent for name, extent in loops if name in apart}
+        (first, count), *_ = loops
+        self.threads.lane = first if first in apart and count == WARP else ""
         if own or holds_row_join(body) or total <= unit.size:  # one turn a thread
             every = total == unit.size
             with w.block() if every else w.when(less(unit.thread, total)):

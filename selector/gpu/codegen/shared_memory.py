@@ -75,6 +75,7 @@ class SharedMemory:
     bytes: int = 0
     staging: Staging | None = None
     left_boxes: list[LeftBox] = field(default_factory=list[LeftBox])
+    exchanged: tuple[int, int] = (0, 0)  # where lanes exchange what they have, and its bytes
     copies: dict[str, Taking] = field(default_factory=dict[str, Taking])
 
     def allocate(self, size: int, what: str, alignment: int = SHARED_ALIGNMENT) -> int:
@@ -87,6 +88,16 @@ class SharedMemory:
                 f"{self.target.name} has {self.target.shared_memory}; `{what}` takes {size}",
                 "use smaller tiles, fewer pipeline stages, or stage less",
             )
+        return offset
+
+    def exchange(self, size: int, warps: int) -> int:
+        """Bytes of every warp, which has them to itself while its lanes exchange what they have;
+        the offset.
+        """
+        offset, known = self.exchanged
+        if known < size * warps:
+            offset = self.allocate(size * warps, "what the lanes of a warp exchange")
+            self.exchanged = offset, size * warps
         return offset
 
     def left(self) -> int:

@@ -18,17 +18,33 @@ from contextlib import ExitStack
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, c_type
-from selector.gpu.codegen.threads.ends import deal_out
+from selector.gpu.codegen.threads.ends import deal_out, whole_block
+from selector.gpu.codegen.threads.exchange import store_exchanged
 from selector.gpu.codegen.threads.lanes import LANE, goes_on, one_lane
 from selector.gpu.codegen.threads.needs import Needs
 from selector.gpu.codegen.threads.nests import vector_digits
 from selector.gpu.codegen.threads.sums import ThreadStatements
 from selector.gpu.codegen.threads.vector_code import condition_of, load_windows
-from selector.gpu.codegen.threads.vectors import Vectors, Windows, vectors_of, widest
-from selector.gpu.ir.expressions import all_of, behind, element, number, plus, pointer, times
+from selector.gpu.codegen.threads.vectors import (
+    VECTOR_BYTES,
+    Vectors,
+    Windows,
+    vectors_of,
+    widest,
+)
+from selector.gpu.ir.expressions import (
+    all_of,
+    behind,
+    either,
+    element,
+    number,
+    plus,
+    pointer,
+    times,
+)
 from selector.gpu.ir.memory import Array, StoreVector
 from selector.ir.affine import Affine, carries, split_by_strides, to_affine
-from selector.ir.nodes import Compare, CompareOp, IntImm, Stmt, Store, Var
+from selector.ir.nodes import Compare, CompareOp, Expr, IntImm, Stmt, Store, Var
 from selector.lowering.structure import loaded_names
 
 
@@ -56,9 +72,11 @@ def emit_interleaved(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
     aligned = context.aligned_flag(last.lane.buffer, pixel, frozenset({stride}))
     flags = all_of((aligned, *map(context.scalar.legal, given)))
     condition = condition_of(last.needs, (), context)
+    whole = whole_block(last.needs, code.alone, context) if _exchanges(found, per, code) else None
+    joined = condition if condition is None or whole is None else either(whole, condition)
     assert flags is not None
-    with w.when(all_of((flags, condition)) or flags):
-        _store(found, pixel, per, context)
+    with w.when(all_of((flags, joined)) or flags):
+        _store(found, pixel, per, whole, context)
     with w.otherwise(), ExitStack() as unaligned:
         if condition is not None:
             with w.when(flags):
@@ -77,6 +95,14 @@ def _at_once(found: _Pixels, context: KernelContext) -> tuple[int, int]:
     last, count = found.vectors[-1], len(found.stores)
     per = widest(context.storages[last.lane.buffer], count * last.needs.lanes)
     return (count if per % count == 0 else per), per
+
+
+def _exchanges(found: _Pixels, per: int, code: ThreadStatements) -> bool:
+    """Whether a warp's threads have several vectors of a row each."""
+    last = found.vectors[-1]
+    lanes, storage = last.needs.lanes, code.context.storages[last.lane.buffer]
+    several = per * storage.type.bytes == VECTOR_BYTES and len(found.stores) * lanes > per
+    return several and code.lane == found.thread
 
 
 def _pixels(stores: Sequence[Store], code: ThreadStatements) -> _Pixels | None:
@@ -108,8 +134,10 @@ def _pixels(stores: Sequence[Store], code: ThreadStatements) -> _Pixels | None:
     return _Pixels(ordered, strides[0], threads[0], whole)
 
 
-def _store(found: _Pixels, pixel: int, per: int, context: KernelContext) -> None:
-    """Load, compute and store them."""
+def _store(
+    found: _Pixels, pixel: int, per: int, whole: Expr | None, context: KernelContext
+) -> None:
+    """Load, compute and store them; ``whole``: where all threads of a block do."""
     w, scalar, last = context.writer, context.scalar, found.vectors[-1]
     storage, count, lanes = context.storages[last.lane.buffer], len(found.stores), last.needs.lanes
     load_windows(last, context)
@@ -120,13 +148,28 @@ def _store(found: _Pixels, pixel: int, per: int, context: KernelContext) -> None
             own = element(storage.type, pointer(run), plus(times(name, count), n))
             w.store(own, scalar.legal(v.lane.value))
     if pixel == per:
-        _vectors(found, run, per, context)
+        _rows(found, run, per, whole, context)
         return
     flag = context.aligned_flag(last.lane.buffer, per, frozenset({found.stride.name}))
     with w.when(flag):
-        _vectors(found, run, per, context)
+        _rows(found, run, per, whole, context)
     with w.otherwise():
         _vectors(found, run, pixel, context)
+
+
+def _rows(found: _Pixels, run: str, per: int, whole: Expr | None, context: KernelContext) -> None:
+    """What is in the thread's array, as vectors of rows that begin at multiples."""
+    if whole is None:
+        _vectors(found, run, per, context)
+        return
+    w, last, lane = context.writer, found.vectors[-1], Var(found.thread)
+    elements, storage = len(found.stores) * last.needs.lanes, context.storages[last.lane.buffer]
+    start = to_affine(found.vectors[0].lane.index).rest(LANE)
+    with w.when(whole):
+        first = _dense(start, found.stride, len(found.stores)).rest(lane)
+        store_exchanged(run, lane, first, elements, storage, context)
+    with w.otherwise():
+        _vectors(found, run, per, context)
 
 
 def _vectors(found: _Pixels, run: str, per: int, context: KernelContext) -> None:

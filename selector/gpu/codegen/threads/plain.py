@@ -90,6 +90,7 @@ class ThreadCode:
     def __init__(self, context: KernelContext) -> None:
         self.context = context
         self.alone: dict[str, int] = {}  # loops over threads that do nothing but store
+        self.lane = ""  # the loop over a warp's lanes, if it is one of those
         self.grid: tuple[str, ...] = ()  # loops over blocks, each from 0 on
         self.tiles: frozenset[str] = frozenset()  # arrays that come as vectors (``threads.tiles``)
         self.by_lanes = False  # where such do not

@@ -35,6 +35,7 @@ class ThreadStatements(Protocol):
 
     context: KernelContext
     alone: dict[str, int]
+    lane: str
     grid: tuple[str, ...]
     whole: set[tuple[Store, ...]]
 

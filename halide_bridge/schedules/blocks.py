@@ -19,7 +19,9 @@ from halide_bridge.schedules.recognise.costs import written
 from halide_bridge.schedules.recognise.facts import Place, Placement
 from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recognise.reuse import Read, Reuse
+from halide_bridge.schedules.recognise.rows import associative
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.rows import JOINED, Columns, columns
 from halide_bridge.schedules.sizes import Guess, is_argument
 from halide_bridge.stock import GPU_SHARED, REGISTER
 from selector.dataclass import dataclass
@@ -37,6 +39,7 @@ class Blocks:
     run is, at each value of the others of unknown extent; None: all is staged at once. ``staged``:
     what is read, and the box of it that a run reads. ``work``: of a term, in multiply-adds.
     ``anywhere``: tiles begin where the first element is, be that a multiple of vectors or not.
+    ``part``: terms along ``step`` that a block adds up, where others add up what blocks have.
     """
 
     reuse: Reuse
@@ -45,6 +48,7 @@ class Blocks:
     staged: Sequence[tuple[Part, Box]]
     work: int
     anywhere: bool
+    part: int = 0
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -68,19 +72,21 @@ def blocks_for(
     reads does not fit into shared memory. ``reader``: who makes something of the sums, in that
     ``order`` of its dimensions.
     """
-    work = written(member.stages[1].values[0])
+    work, longest = written(member.stages[1].values[0]), _longest(member, known)
     bodies = placement.bodies[reader.name] if reader else ()
     last = sum(written(value) for body in bodies for value in body.values)
     ranks = [
-        (clocks, r, tile)
+        (clocks, r, tile, parts)
         for r in reuse.alternatives
-        for clocks, tile in ranked(_sums(r, member, (work, last), known), machine, flat=r.m is None)
+        for clocks, tile, parts in ranked(
+            _sums(r, member, (work, last), known), machine, flat=r.m is None, longest=longest
+        )
     ]
     ranks.sort(key=lambda rank: rank[0])
     width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
     run = max(_run(name, placement) for name in width)
     for steps in _steps(reuse):
-        for (_, found, tile), step in product(ranks, steps):
+        for (_, found, tile, parts), step in product(ranks, steps):
             anywhere = _gains_tiles(reader or member, order[found.n], tile, run, known)
             staged = boxes_of(found, tile, step, member, anywhere=anywhere)
             if staged is None:
@@ -88,8 +94,25 @@ def blocks_for(
             boxes = ((width[part.func], box) for part, box in staged if part.kept)
             taken = sum(bytes_ * prod(box.extents) for bytes_, box in boxes)
             if taken * (1 if step is None else AHEAD) <= LARGEST:
-                return Blocks(found, tile, step, staged, work, anywhere)
+                part = _part(step, parts, member, known)
+                return Blocks(found, tile, step, staged, work, anywhere, part)
     return None
+
+
+def _longest(member: Member, known: Guess) -> int:
+    """Of the variables of a sum that may be cut into parts; 0 if it may not."""
+    if not associative(member):
+        return 0
+    return max(known.value(r.extent) for r in member.stages[1].reduced)
+
+
+def _part(step: tuple[str, int] | None, parts: int, member: Member, known: Guess) -> int:
+    """The length of a part of the variable of which a run is staged at a time."""
+    if step is None or parts == 1:
+        return 0
+    name, run = step
+    length = next(known.value(r.extent) for r in member.stages[1].reduced if r.name == name)
+    return -(-length // (parts * run)) * run if length > run * parts else 0
 
 
 def _gains_tiles(kept: Member, n: int, tile: Tile, run: int, known: Guess) -> bool:
@@ -190,11 +213,40 @@ def by_blocks(
     """The directives. ``reader``: of the sums where it is computed itself, its dimensions in that
     ``order``; None: they are stored as they are.
     """
-    reuse, tile = blocks.reuse, blocks.tile
-    func = script.func(member.label, member.handle)
+    func, kept = script.func(member.label, member.handle), reader or member
     stored = func.in_() if reader is None else script.func(reader.label, reader.handle)
+    loops = dict(zip(blocks.reuse.reduced, func.rvars(0), strict=True))
+    if not (blocks.part and blocks.step):
+        _tiles(script, blocks, member, func, stored, loops, kept, order, placement)
+    else:
+        (name, _), n = blocks.step, blocks.reuse.n
+        rv, rl = script.rvars("rv", "rl")
+        func.update(0).split(loops[name], rv, rl, blocks.part)
+        parts, own = func.update(0).rfactor(rv, *script.variables("v")), range(len(order))
+        _tiles(
+            script, blocks, member, parts, parts.in_(), {**loops, name: rl}, member, own, placement
+        )
+        found = Columns(func, func.args()[n], rv, JOINED)
+        columns(script, stored, stored.args()[order[n]], [found], 1)
+    tile, part = blocks.tile, f", in parts of {blocks.part} terms" if blocks.part else ""
+    text = f"{tile.lanes} x {tile.rows} threads, {tile.n} x {tile.m} sums each{part}"
+    return Grid(text=text)
+
+
+def _tiles(
+    script: Script,
+    blocks: Blocks,
+    member: Member,
+    func: Recorded,
+    stored: Recorded,
+    loops: dict[str, Any],
+    kept: Member,
+    order: Sequence[int],
+    placement: Placement,
+) -> None:
+    """Tiles of sums (``func``) in registers, and of what is ``kept`` of them (``stored``)."""
+    reuse, tile, n = blocks.reuse, blocks.tile, order[blocks.reuse.n]
     dims = [d for d in (reuse.n, reuse.m) if d is not None]
-    kept, n = reader or member, order[reuse.n]
     run = max(_run(part.func, placement) for part, _ in blocks.staged)
     begin = kept.first(n)
     if begin is None or (begin % run and not blocks.anywhere):
@@ -205,7 +257,6 @@ def by_blocks(
     for d, arg in enumerate(args):
         func.bound_extent(arg, dict(zip(dims, tile.extents, strict=False)).get(d, 1))
     _threads(script, func, tile, [args[d] for d in dims], ())
-    loops = dict(zip(reuse.reduced, func.rvars(0), strict=True))
     update, outer = func.update(0), list[Any]()
     if blocks.step:
         name, k = blocks.step
@@ -223,8 +274,6 @@ def by_blocks(
         _stage(script, part, box, blocks, func, at, placement, member.args[reuse.n])
     if tile.resident > 1:
         resident_blocks(stored, tile.resident)
-    text = f"{tile.lanes} x {tile.rows} threads, {tile.n} x {tile.m} sums each"
-    return Grid(text=text)
 
 
 def _spread(script: Script, stored: Recorded, tile: Tile, dims: list[int]) -> Any:

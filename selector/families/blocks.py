@@ -8,6 +8,7 @@ to share.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from selector.dataclass import dataclass
@@ -25,6 +26,7 @@ BROUGHT = 16  # elements that come to a multiprocessor's shared memory in a cloc
 SINGLE = 6  # times that, if they come one by one
 PER_TURN = 4  # multiply-adds of a warp for which a multiprocessor needs a clock
 WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
+SHORTEST = 256  # terms of a part
 HELD = 64  # registers of a thread that sums may take, of the 128 that it has
 
 
@@ -107,8 +109,12 @@ class Tile:
         return max(times for times in range(1, most + 1) if inner[1] % times == 0)
 
 
-def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[float, Tile]]:
-    """Tiles, with the clocks that they take; ``flat``: there is no second dimension."""
+def ranked(
+    sums: Sums, machine: Machine, *, flat: bool = False, longest: int = 0
+) -> list[tuple[float, Tile, int]]:
+    """Tiles, with the clocks that they take and the parts in which blocks add up; ``flat``: there
+    is no second dimension; ``longest``: terms that may be cut into parts, 0 for none.
+    """
     if flat:
         space = [Tile(RUN, 1, 256, 1)]
     else:
@@ -122,7 +128,21 @@ def ranked(sums: Sums, machine: Machine, *, flat: bool = False) -> list[tuple[fl
         ]
     least = min(space, key=lambda tile: tile.n * tile.m)
     fitting = [tile for tile in space if tile.fits(sums)] or [least]
-    return [(cycles(sums, tile, machine), tile) for tile in fitting]
+    return [_in_parts(sums, tile, machine, longest) for tile in fitting]
+
+
+def _in_parts(sums: Sums, tile: Tile, machine: Machine, longest: int) -> tuple[float, Tile, int]:
+    """With the best number of parts, which have to be added up."""
+    found = [(cycles(sums, tile, machine), 1)]
+    parts, results = 2, sums.n * sums.m * sums.others * sums.registers
+    while parts * SHORTEST <= longest:
+        each = replace(sums, others=sums.others * parts, terms=ceil(sums.terms / parts))
+        microseconds = 2 * machine.launch + 2 * BYTES * parts * results / (machine.l2 * 1e6)
+        added = microseconds * machine.megahertz
+        found.append((cycles(each, tile, machine) + added, parts))
+        parts *= 2
+    clocks, parts = min(found)
+    return clocks, tile, parts
 
 
 def _narrower(n: int) -> list[int]:

@@ -35,32 +35,33 @@ AHEAD = 2  # runs of a sum in shared memory: one that is used, one that is copie
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """A tile for a sum. ``step``: the variable of which a run is staged at a time, and how long a
-    run is, at each value of the others of unknown extent; None: all is staged at once. ``staged``:
-    what is read, and the box of it that a run reads. ``work``: of a term, in multiply-adds.
+    """A tile for a sum. ``runs``: variables of which a run is staged at a time, and how long those
+    are, at each value of the others of unknown extent. ``staged``: what is read, and the box of it
+    that runs read. ``work``: of a term, in multiply-adds.
     ``anywhere``: tiles begin where the first element is, be that a multiple of vectors or not.
-    ``part``: terms along ``step`` that a block adds up, where others add up what blocks have.
+    ``part``: a variable of which a block adds up so many terms, where others add up what blocks
+    have. ``ahead``: runs in shared memory, one that is used, others that are copied.
     """
 
     reuse: Reuse
     tile: Tile
-    step: tuple[str, int] | None
+    runs: Mapping[str, int]
     staged: Sequence[tuple[Part, Box]]
     work: int
     anywhere: bool
-    part: int = 0
+    part: tuple[str, int] | None
+    ahead: int
 
     @property
     def around(self) -> tuple[str, ...]:
         """The other variables of unknown extent."""
-        stepped = self.step[0] if self.step else None
-        return tuple(r for r, e in self.reuse.reduced.items() if e is None and r != stepped)
+        return tuple(r for r, e in self.reuse.reduced.items() if e is None and r not in self.runs)
 
     def steps_along(self, part: Part, d: int) -> bool:
         """Whether runs follow each other along a dimension of what is read: Halide does not know
         where they end then.
         """
-        steps = {*self.around, self.step[0]} if self.step else set[str]()
+        steps = {*self.around, *self.runs} if self.runs else set[str]()
         return any(steps & r.indices[d].factors.keys() for r in part.reads)
 
 
@@ -85,17 +86,19 @@ def blocks_for(
     ranks.sort(key=lambda rank: rank[0])
     width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
     run = max(_run(name, placement) for name in width)
-    for steps in _steps(reuse):
-        for (_, found, tile, parts), step in product(ranks, steps):
+    lengths = {r.name: known.value(r.extent) for r in member.stages[1].reduced}
+    for every in _runs(reuse, lengths):
+        for (_, found, tile, parts), runs in product(ranks, every):
             anywhere = _gains_tiles(reader or member, order[found.n], tile, run, known)
-            staged = boxes_of(found, tile, step, member, anywhere=anywhere)
+            staged = boxes_of(found, tile, runs, member, anywhere=anywhere)
             if staged is None:
                 return None
+            ahead = AHEAD if any(k < lengths[r] for r, k in runs.items()) else 1
             boxes = ((width[part.func], box) for part, box in staged if part.kept)
             taken = sum(bytes_ * prod(box.extents) for bytes_, box in boxes)
-            if taken * (1 if step is None else AHEAD) <= LARGEST:
-                part = _part(step, parts, member, known)
-                return Blocks(found, tile, step, staged, work, anywhere, part)
+            if taken * ahead <= LARGEST:
+                part = _part(runs, parts, lengths)
+                return Blocks(found, tile, runs, staged, work, anywhere, part, ahead)
     return None
 
 
@@ -106,13 +109,14 @@ def _longest(member: Member, known: Guess) -> int:
     return max(known.value(r.extent) for r in member.stages[1].reduced)
 
 
-def _part(step: tuple[str, int] | None, parts: int, member: Member, known: Guess) -> int:
-    """The length of a part of the variable of which a run is staged at a time."""
-    if step is None or parts == 1:
-        return 0
-    name, run = step
-    length = next(known.value(r.extent) for r in member.stages[1].reduced if r.name == name)
-    return -(-length // (parts * run)) * run if length > run * parts else 0
+def _part(
+    runs: Mapping[str, int], parts: int, lengths: Mapping[str, int]
+) -> tuple[str, int] | None:
+    """Of the longest variable of which a run is staged at a time, for about so many parts."""
+    if not runs or parts == 1:
+        return None
+    length, name, run = max((lengths[r], r, k) for r, k in runs.items())
+    return (name, -(-length // (parts * run)) * run) if length > run * parts else None
 
 
 def _gains_tiles(kept: Member, n: int, tile: Tile, run: int, known: Guess) -> bool:
@@ -123,22 +127,28 @@ def _gains_tiles(kept: Member, n: int, tile: Tile, run: int, known: Guess) -> bo
     return -(-(before + extent) // each) > -(-extent // each)
 
 
-def _steps(reuse: Reuse) -> Iterator[Sequence[tuple[str, int] | None]]:
-    """What is staged at a time: all, or else a run of a variable, the outermost one first."""
-    unknown = next((r for r, e in reuse.reduced.items() if e is None), None)
-    if unknown is not None:
-        yield [(unknown, k) for k in (RUN_OF_TERMS, RUN_OF_TERMS // 4, 1)]
+def _runs(reuse: Reuse, lengths: Mapping[str, int]) -> Iterator[Sequence[Mapping[str, int]]]:
+    """What is staged at a time: all, where that is told to be little, or else a run of a variable,
+    the outermost one first.
+    """
+    unknown = [r for r, e in reuse.reduced.items() if e is None]
+    if unknown:
+        told = {r: lengths[r] for r in unknown if 1 < lengths[r] <= RUN_OF_TERMS}
+        if len(told) == len(unknown):
+            yield [told]
+        first = next((r for r in unknown if r not in told), unknown[0])
+        yield [{first: k} for k in (RUN_OF_TERMS, RUN_OF_TERMS // 4, 1)]
         return
     windowed = {
         r for read in reuse.reads for i in read.indices for r in i.factors if len(i.factors) > 1
     }
     plain = [r for r in [*reuse.reduced][::-1] if r not in windowed]
     runs = [
-        [(r, k) for k in range(RUN_OF_TERMS, 0, -1) if (reuse.reduced[r] or 1) % k == 0]
+        [{r: k} for k in range(RUN_OF_TERMS, 0, -1) if (reuse.reduced[r] or 1) % k == 0]
         for r in (*plain, *(r for r in reuse.reduced if r in windowed))
     ]
     if not plain or (reuse.terms or 0) <= RUN_OF_TERMS:
-        yield [None]
+        yield [{}]
     yield from runs
 
 
@@ -176,10 +186,11 @@ def _singly(read: Read, names: Sequence[str], lengths: Mapping[str, int | None])
 def _sums(reuse: Reuse, member: Member, work: tuple[int, int], known: Guess) -> Sums:
     extents = [known.extent(member, d) for d in range(len(member.args))]
     m = 1 if reuse.m is None else extents[reuse.m]
-    terms = prod(max(1, known.value(r.extent)) for r in member.stages[1].reduced)
+    told = {r.name: known.value(r.extent) for r in member.stages[1].reduced}
+    terms = prod(max(1, n) for n in told.values())
     names = [member.args[d] for d in (reuse.n, reuse.m) if d is not None]
-    step = next(((r, RUN_OF_TERMS) for r, e in reuse.reduced.items() if e is None), None)
-    lengths = lengths_of(reuse, step)
+    first, *_ = next(_runs(reuse, told)) if None in reuse.reduced.values() else ({},)
+    lengths = lengths_of(reuse, first)
     factors = tuple(
         Factor(
             r.follows(names[0]),
@@ -216,19 +227,19 @@ def by_blocks(
     func, kept = script.func(member.label, member.handle), reader or member
     stored = func.in_() if reader is None else script.func(reader.label, reader.handle)
     loops = dict(zip(blocks.reuse.reduced, func.rvars(0), strict=True))
-    if not (blocks.part and blocks.step):
+    if blocks.part is None:
         _tiles(script, blocks, member, func, stored, loops, kept, order, placement)
     else:
-        (name, _), n = blocks.step, blocks.reuse.n
+        (name, terms), n = blocks.part, blocks.reuse.n
         rv, rl = script.rvars("rv", "rl")
-        func.update(0).split(loops[name], rv, rl, blocks.part)
+        func.update(0).split(loops[name], rv, rl, terms)
         parts, own = func.update(0).rfactor(rv, *script.variables("v")), range(len(order))
         _tiles(
             script, blocks, member, parts, parts.in_(), {**loops, name: rl}, member, own, placement
         )
         found = Columns(func, func.args()[n], rv, JOINED)
         columns(script, stored, stored.args()[order[n]], [found], 1)
-    tile, part = blocks.tile, f", in parts of {blocks.part} terms" if blocks.part else ""
+    tile, part = blocks.tile, f", in parts of {blocks.part[1]} terms" if blocks.part else ""
     text = f"{tile.lanes} x {tile.rows} threads, {tile.n} x {tile.m} sums each{part}"
     return Grid(text=text)
 
@@ -258,11 +269,11 @@ def _tiles(
         func.bound_extent(arg, dict(zip(dims, tile.extents, strict=False)).get(d, 1))
     _threads(script, func, tile, [args[d] for d in dims], ())
     update, outer = func.update(0), list[Any]()
-    if blocks.step:
-        name, k = blocks.step
-        ko, ki = script.rvars("ko", "ki")
+    for number, (name, k) in enumerate(blocks.runs.items()):
+        ko, ki = script.rvars(*(f"{x}{number or ''}" for x in ("ko", "ki")))
         update.split(loops[name], ko, ki, k)
-        loops[name], outer = ki, [ko]
+        loops[name] = ki
+        outer.append(ko)
     outer += [loops.pop(r) for r in blocks.around]
     inner = list(loops.values())
     unrolled = _written_out(script, update, blocks, inner)
@@ -316,7 +327,7 @@ def _threads(
 
 def _written_out(script: Script, update: Recorded, blocks: Blocks, loops: list[Any]) -> Any:
     """Cut the second loop of a thread's part of a sum; the loop that is to be written out."""
-    times = blocks.tile.written_out(_inner(lengths_of(blocks.reuse, blocks.step)), blocks.work)
+    times = blocks.tile.written_out(_inner(lengths_of(blocks.reuse, blocks.runs)), blocks.work)
     if len(loops) < 2 or times == 1:
         return None
     so, si = script.rvars("so", "si")
@@ -357,8 +368,8 @@ def _stage(
         if whole_runs and aside and not blocks.steps_along(part, d):
             staged.align_bounds(arg, run)
     whole = is_argument(member, placement.program)
-    if blocks.step and (whole or placement.places[part.func] is not Place.INSIDE):
-        pipeline_stages(staged, AHEAD)
+    if blocks.ahead > 1 and (whole or placement.places[part.func] is not Place.INSIDE):
+        pipeline_stages(staged, blocks.ahead)
 
 
 def _run(func: str, placement: Placement) -> int:

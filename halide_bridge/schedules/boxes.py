@@ -39,30 +39,30 @@ class Part:
     kept: bool
 
 
-def lengths_of(reuse: Reuse, step: tuple[str, int] | None) -> dict[str, int | None]:
+def lengths_of(reuse: Reuse, runs: Mapping[str, int]) -> dict[str, int | None]:
     """Terms along each variable that a block has at a time; None: one of an unknown number."""
-    return dict(reuse.reduced) | dict([step] if step else [])
+    return {**reuse.reduced, **runs}
 
 
 def boxes_of(
-    reuse: Reuse, tile: Tile, step: tuple[str, int] | None, member: Member, *, anywhere: bool
+    reuse: Reuse, tile: Tile, runs: Mapping[str, int], member: Member, *, anywhere: bool
 ) -> list[tuple[Part, Box]] | None:
     """What a block reads for a run; None if reads of one Func lie apart in more than two places.
     ``anywhere``: tiles may begin at any element of a row, and at multiples of vectors if not.
     """
-    extents = {name: e or 1 for name, e in lengths_of(reuse, step).items()}
+    extents = {name: e or 1 for name, e in lengths_of(reuse, runs).items()}
     for d, n in zip((reuse.n, reuse.m), tile.extents, strict=True):
         if d is not None:
             extents[member.args[d]] = n
-    moving = {*member.args, *(step or ())[:1]}
+    moving = {*member.args, *runs}
     loose = {member.args[reuse.n]} if anywhere else set[str]()
-    runs = step is not None or None in reuse.reduced.values()
+    several = bool(runs) or None in reuse.reduced.values()
     found = list[tuple[Part, Box]]()
     for name in dict.fromkeys(r.func for r in reuse.reads):
         reads = tuple(r for r in reuse.every if r.func == name)
         for parts in _ways(name, reads, reuse, member):
-            if runs and any(p.kept and r in reuse.first for p in parts for r in p.reads):
-                continue  # what a sum begins with is read before all runs
+            if several and any(p.kept and r in reuse.first for p in parts for r in p.reads):
+                continue  # what a sum begins with is read before all of them
             boxes = [(part, _box(part, extents, moving, loose)) for part in parts]
             whole = [(part, box) for part, box in boxes if box is not None]
             if len(whole) == len(boxes):

@@ -2,23 +2,24 @@
 
     for y, x: place, value = select(value < a[x, y], (y*w + x, a[x, y]), (place, value))
 
-The domain is cut into parts in its own order. A thread each finds the best of a part, beginning
-with what is known before, and the best of those is looked for in the same way. Of elements that are
-alike the first one stays, as it does for one thread: a comparison that does not hold for equal
-values is all that chooses.
+The rows of the domain are cut into parts, in its own order. A block each finds the best of a part,
+beginning with what is known before, and the best of those is looked for in the same way. Of
+elements that are alike the first one stays, as it does for one thread: a comparison that does not
+hold for equal values is all that chooses.
 
     for blocks y, one thread, x: place[y], value[y] = ...
 
-Where blocks of one thread look for the best of a row each, the threads of such a block take turns
-along it, so that neighbours load neighbours. Each notes the number of what it has found: of those
-that are alike the lowest one stays. What several threads of a block do already is left as it is.
+Where blocks of one thread look for the best of a row each, they are such blocks. The threads of a
+block take turns along what it has, so that neighbours load neighbours. Each notes the number of
+what it has found: of those that are alike the lowest one stays. What several threads of a block do
+already is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import count
 
 from selector.dataclass import dataclass
@@ -46,12 +47,11 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.simplify import add, binary, div, mod, mul
+from selector.ir.simplify import add, binary, div, mod, mul, sub
 from selector.ir.traverse import free_vars, substitute, walk_expr, walk_stmt
 from selector.ir.types import INT32, Type
 
-PARTS = (1 << 16, 1 << 10, 1 << 5)  # of the domain, of those, and of those
-THREADS = 256  # of a block
+PART = 1 << 12  # elements of a row that a block looks at
 HELD = 8  # elements of a row that a thread loads before it looks at them
 MEETING = (128, 8)  # of a block that has a row: that take turns along it, and along their results
 NUMBER = ""  # in the place of a buffer: the number of an element
@@ -197,76 +197,79 @@ def _new_of(value: Expr, buffer: str, own: dict[str, Expr]) -> tuple[Expr, _Test
             return None
 
 
-# ------------------------------------------------------------------ many threads
+# ------------------------------------------------------------------ many blocks
 
 Elements = Callable[[Expr], dict[str, Expr]]  # by buffer, of a number in the order of the domain
 
 
 def _by_many(choice: _Choice, stem: str) -> Stmt:
-    """A kernel each for parts of the domain, parts of those, and what is left."""
-    source, total = _elements(choice), _total(choice)
-    kernels: list[Stmt] = []
-    allocations: list[tuple[str, Type, int]] = []
-    for level, many in enumerate(PARTS):
-        name = f"{stem}.{level}"
-        to = {b: f"{name}.{k}" for k, b in enumerate(choice.found)}
-        kernels.append(_kernel(choice, source, total, many, name, to))
-        allocations += [(to[b], choice.types[b], many) for b in to]
-        source, total = _of_parts(choice, to), IntImm(many)
-    kernels.append(_kernel(choice, source, total, 1, f"{stem}.{len(PARTS)}", None))
-    body: Stmt = Block(tuple(kernels))
-    for name, t, many in allocations:
-        body = Allocate(name, t, (IntImm(many),), Memory.AUTO, body)
+    """Blocks for parts of the domain, in its order, blocks for parts of those, and one for what is
+    left.
+    """
+    kernels, allocations = list[Stmt](), list[tuple[str, Type, Expr]]()
+    outer, inner = _cut(choice.loops)
+    rows, length, source = _total(outer), _total(inner), None
+    for level in range(3):
+        block, name = Var(f"{stem}.{level}.part"), f"{stem}.{level}"
+        to = {b: f"{name}.to{k}" for k, b in enumerate(choice.found)}
+        last, pieces = level == 2, div(add(length, IntImm(PART - 1)), IntImm(PART))
+        first = ZERO if last else mul(mod(block, pieces), IntImm(PART))
+        total = length if last else binary(BinaryOp.MIN, IntImm(PART), sub(length, first))
+        own = _of_row(choice, div(block, pieces), first) if source is None else source(first)
+        ends = {b: (b, choice.at) if last else (to[b], block) for b in to}
+        body = _by_threads(_Turns(choice, total, own, None), name, ends)
+        parts = ONE if last else mul(rows, pieces)
+        kernels.append(For(block.name, ZERO, parts, ForKind.GPU_BLOCK, body))
+        if not last:
+            allocations += [(to[b], choice.types[b], parts) for b in to]
+        source, rows, length = partial(_behind, _of_parts(choice, to)), ONE, parts
+    body = Block(tuple(kernels))
+    for name, t, parts in allocations:
+        body = Allocate(name, t, (parts,), Memory.AUTO, body)
     return body
 
 
-def _total(choice: _Choice) -> Expr:
-    return reduce(mul, (binary(BinaryOp.MAX, x.extent, ZERO) for x in choice.loops))
+def _behind(source: Elements, first: Expr) -> Elements:
+    return lambda i: source(add(first, i))
+
+
+def _total(loops: Sequence[For]) -> Expr:
+    return reduce(mul, (binary(BinaryOp.MAX, x.extent, ZERO) for x in loops), ONE)
+
+
+def _places(loops: Sequence[For], i: Expr) -> dict[str, Expr]:
+    """Where loops are at an iteration, of all of them in their order."""
+    at: dict[str, Expr] = {}
+    for loop in loops[:0:-1]:
+        at[loop.name], i = add(mod(i, loop.extent), loop.min), div(i, loop.extent)
+    return at | {loop.name: add(i, loop.min) for loop in loops[:1]}
 
 
 def _elements(choice: _Choice) -> Elements:
-    def elements(i: Expr) -> dict[str, Expr]:
-        at: dict[str, Expr] = {}
-        for loop in choice.loops[:0:-1]:
-            at[loop.name], i = add(mod(i, loop.extent), loop.min), div(i, loop.extent)
-        at[choice.loops[0].name] = add(i, choice.loops[0].min)
-        return {b: substitute(e, at) for b, e in choice.found.items()}
+    return lambda i: _at(choice, _places(choice.loops, i))
 
-    return elements
+
+def _at(choice: _Choice, at: dict[str, Expr]) -> dict[str, Expr]:
+    return {b: substitute(e, at) for b, e in choice.found.items()}
+
+
+def _of_row(choice: _Choice, row: Expr, first: Expr) -> Elements:
+    """Of a part of a row, from its ``first`` element on."""
+    outer, inner = _cut(choice.loops)
+    there = _places(outer, row)
+    return lambda i: _at(choice, {**there, **_places(inner, add(first, i))})
+
+
+def _cut(loops: Sequence[For]) -> tuple[Sequence[For], Sequence[For]]:
+    """Loops over rows, and those along one: more than the innermost where that is short."""
+    cut = len(loops) - 1
+    while cut and isinstance(n := loops[cut].extent, IntImm) and n.value < MEETING[0]:
+        cut -= 1
+    return loops[:cut], loops[cut:]
 
 
 def _of_parts(choice: _Choice, names: dict[str, str]) -> Elements:
     return lambda i: {b: Load(choice.types[b], name, i) for b, name in names.items()}
-
-
-def _kernel(
-    choice: _Choice, source: Elements, total: Expr, many: int, name: str, to: dict[str, str] | None
-) -> Stmt:
-    """Threads that find the best of so ``many`` parts of the elements, and store it there; None: in
-    the place of all.
-    """
-    threads = min(many, THREADS)
-    own = _own(choice, name)
-    block, thread, turn, value = (f"{name}.{x}" for x in ("block", "thread", "turn", "value"))
-    part = add(mul(Var(block), IntImm(threads)), Var(thread))
-    length = div(add(total, IntImm(many - 1)), IntImm(many))
-    i = add(mul(part, length), Var(turn))
-    new, t = source(i), choice.types[choice.by]
-    best = Var(value, t)
-    better = Compare(CompareOp.LT, *_pair(choice, _best(own[choice.by], t), best))
-    stores = (Store(own[b], ZERO, best if b == choice.by else new[b]) for b in own)
-    take = LetStmt(value, new[choice.by], IfThenElse(better, Block(tuple(stores))))
-    inside = IfThenElse(Compare(CompareOp.LT, i, total), take)
-    known = [Store(own[b], ZERO, _known(choice, b)) for b in own]
-    kept = [
-        Store(*((b, choice.at) if to is None else (to[b], part)), _best(own[b], choice.types[b]))
-        for b in own
-    ]
-    body: Stmt = Block((*known, For(turn, ZERO, length, ForKind.SERIAL, inside), *kept))
-    for b in own:
-        body = Allocate(own[b], choice.types[b], (IntImm(1),), Memory.AUTO, body)
-    body = For(thread, ZERO, IntImm(threads), ForKind.GPU_THREAD, body)
-    return For(block, ZERO, IntImm(many // threads), ForKind.GPU_BLOCK, body)
 
 
 def _own(choice: _Choice, name: str) -> dict[str, str]:
@@ -292,24 +295,33 @@ def _pair(choice: _Choice, own: Expr, new: Expr) -> tuple[Expr, Expr]:
 
 
 def _by_blocks(choice: _Choice, stem: str) -> Stmt:
-    """Blocks whose threads take turns along a row, and fewer and fewer ones along what those have
-    found.
+    """A block for each row."""
+    turns = _Turns(choice, _total(choice.loops), _elements(choice), None)
+    body = _by_threads(turns, stem, {b: (b, choice.at) for b in choice.found})
+    for loop in choice.blocks[::-1]:
+        body = replace(loop, body=body)
+    return body
+
+
+def _by_threads(turns: _Turns, stem: str, ends: dict[str, tuple[str, Expr]]) -> Stmt:
+    """Threads of a block that take turns along what it has, and fewer and fewer ones along what
+    those have found, which the last one stores.
     """
-    turns = _Turns(choice, _total(choice), _elements(choice), None)
+    choice = turns.choice
     steps, allocations = list[Stmt](), list[tuple[str, Type, int]]()
     for level, many in enumerate(MEETING):
         met = {b: f"{stem}.{level}.{k}" for k, b in enumerate((*choice.found, NUMBER))}
-        steps.append(_threads(turns, many, f"{stem}.{level}.turn", met))
+        name = f"{stem}.{level}.turn"
+        thread = Var(f"{name}.thread")
+        steps.append(_threads(turns, many, name, {b: (met[b], thread) for b in met}))
         types = {**choice.types, NUMBER: INT32}
         allocations += [(met[b], types[b], many) for b in met]
         parts = _of_parts(choice, {b: met[b] for b in choice.found})
         turns = _Turns(choice, IntImm(many), parts, met[NUMBER])
-    steps.append(_threads(turns, 1, f"{stem}.{len(MEETING)}.turn", None))
+    steps.append(_threads(turns, 1, f"{stem}.{len(MEETING)}.turn", ends))
     body: Stmt = Block(tuple(steps))
     for name, t, many in allocations:
         body = Allocate(name, t, (IntImm(many),), Memory.GPU_SHARED, body)
-    for loop in choice.blocks[::-1]:
-        body = replace(loop, body=body)
     return body
 
 
@@ -328,9 +340,9 @@ class _Turns:
         return i if self.numbers is None else Load(INT32, self.numbers, i)
 
 
-def _threads(turns: _Turns, many: int, name: str, to: dict[str, str] | None) -> Stmt:
-    """So ``many`` threads that find the best of what they take, and store that and its number; one
-    in the place of all (None).
+def _threads(turns: _Turns, many: int, name: str, ends: dict[str, tuple[str, Expr]]) -> Stmt:
+    """So ``many`` threads that find the best of what they take, and store that, and its number if
+    that has a place, too.
     """
     choice, own = turns.choice, _own(turns.choice, name)
     thread, turn, value, number = (f"{name}.{x}" for x in ("thread", "turn", "value", "number"))
@@ -354,10 +366,9 @@ def _threads(turns: _Turns, many: int, name: str, to: dict[str, str] | None) -> 
     body: Stmt = Allocate(held, t, (IntImm(times),), Memory.AUTO, Block(tuple(steps)))
     length = div(add(turns.total, IntImm(many * times - 1)), IntImm(many * times))
     first = [Store(own[b], ZERO, _known(choice, b)) for b in own]
-    ends = [(to[b], Var(thread)) if to else (b, choice.at) for b in own]
-    kept = [Store(*end, _best(own[b], choice.types[b])) for b, end in zip(own, ends, strict=True)]
-    if to is not None:
-        kept.append(Store(to[NUMBER], Var(thread), Load(INT32, mine, ZERO)))
+    kept = [Store(*ends[b], _best(own[b], choice.types[b])) for b in own]
+    if NUMBER in ends:
+        kept.append(Store(*ends[NUMBER], Load(INT32, mine, ZERO)))
     body = For(turn, ZERO, length, ForKind.SERIAL, body)
     body = Block((*first, Store(mine, ZERO, LAST), body, *kept))
     for b in own:

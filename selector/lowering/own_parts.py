@@ -9,8 +9,9 @@ next.
         c[x*4 + y*1024 + 128] += ...                c[4] += ...
 
 An allocation in Register around thread loops is cut so if all of these loops cut it in the same
-way: along each dimension a thread has so many elements beside each other, and touches no others.
-Else it stays one of the block, in shared memory.
+way: along each dimension a thread has so many elements beside each other, as often as the threads
+together go into it (``x*4``, ``x*4 + 128`` of 256), and touches no others. Else it stays one of the
+block, in shared memory.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from selector.ir.traverse import map_expr, map_stmt, walk_all_exprs, walk_stmt
 from selector.lowering.normalize import holds_tensor
 from selector.lowering.predicates import holds_everywhere
 from selector.lowering.structure import loaded_names, outside_threads, stored_names, thread_regions
+from selector.lowering.term_vectors import by_vectors
 
 UNROLLED = 32  # iterations of an innermost loop around such elements that are written out
 
@@ -76,11 +78,15 @@ class _Cut:
 
     def digits(self, factor: int) -> tuple[int, ...]:
         """Steps along each dimension that an index makes with a step of so many elements."""
-        found: list[int] = []
-        for n in self.extents[:-1]:
-            found.append(factor % n)
-            factor //= n
-        return (*found, factor)
+        return _digits(factor, self.extents)
+
+
+def _digits(factor: int, extents: tuple[int, ...]) -> tuple[int, ...]:
+    found: list[int] = []
+    for n in extents[:-1]:
+        found.append(factor % n)
+        factor //= n
+    return (*found, factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,9 @@ def _cut(s: Allocate) -> _Cut | None:
         return None
     if any(s.name in _own_names(x) for x in plain):
         return None
-    cut = _Cut(s.name, extents, tuple(n for _, n in regions[0][0]))
+    loops, first = regions[0]
+    cut = _Cut(s.name, _in_turns(extents, next(_indices(first, s.name)), dict(loops)),
+               tuple(n for _, n in loops))  # fmt: skip
     for loops, body in regions:
         known = _last_values(body)
         if tuple(n for _, n in loops) != cut.loops or known is None:
@@ -116,6 +124,21 @@ def _cut(s: Allocate) -> _Cut | None:
         for index in _indices(body, s.name):
             cut.indices[index] = _own_index(index, tuple(name for name, _ in loops), cut)
     return cut
+
+
+def _in_turns(extents: tuple[int, ...], index: Expr, threads: Mapping[str, int]) -> tuple[int, ...]:
+    """Extents with each dimension that threads go into several times as two: what they go over at
+    a time, and how often.
+    """
+    seen = access(index)
+    for name, count in threads.items() if seen else ():
+        factor = seen.base.coefficient(Var(name)).constant
+        for d, step in enumerate(_digits(max(factor or 0, 0), extents)):
+            if step and step * count < extents[d] and extents[d] % (step * count) == 0:
+                times = extents[d] // (step * count)
+                extents = (*extents[:d], step * count, times, *extents[d + 1 :])
+                break
+    return extents
 
 
 def _touches(s: Stmt, name: str) -> bool:
@@ -239,10 +262,10 @@ def _unrolled(s: Stmt, names: frozenset[str]) -> Stmt:
                 return s
             whole = replace(s, kind=ForKind.UNROLLED)
             if not isinstance(body, IfThenElse) or body.otherwise is not None:
-                return whole
+                return by_vectors(whole, n)
             all_done = holds_everywhere(body.condition, {Var(name): n})
             if all_done is None:
                 return whole
-            return IfThenElse(all_done, replace(whole, body=body.then), s)
+            return IfThenElse(all_done, by_vectors(replace(whole, body=body.then), n), s)
         case _:
             return s

@@ -58,6 +58,21 @@ def test_a_thread_numbers_its_own() -> None:
     assert "s[ramp(i*4, 1, 4)]" in text
 
 
+def test_what_a_thread_has_in_several_turns_is_numbered_on() -> None:
+    """Of 32 numbers in a row four threads have four beside each other, and four 16 further on."""
+    changed = {"pitch": 64, "down": 32, "back": 16}
+    text = MODULE.format(**GOOD | changed).replace("a.extent.0", "64")
+    text = text.replace("float32 * 16 * 4", "float32 * 32 * 4")
+    text = text.replace("v*32 + i*16", "v*64 + i*16").replace("q*32 + ", "q*64 + ")
+    found, names = own_parts(parse_module(text, "t.vir").body)
+    assert names == {"s"}
+    printed = print_stmt(found)
+    assert "allocate s[float32 * 4 * 2 * 2]" in printed
+    assert "s[ramp(8, 1, 4)] = x4(1.000000f)" in printed  # the second row
+    assert "s[ramp(i*4, 1, 4)]" in printed
+    assert "= s[ramp(4, 1, 4)]" in printed  # the second turn
+
+
 def test_whole_steps_are_written_out_without_their_condition() -> None:
     found, _ = own_parts(body())
     loops = [s for s in walk_stmt(found) if isinstance(s, For) and s.name == "i"]

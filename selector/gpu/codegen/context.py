@@ -66,13 +66,14 @@ class HostValues:
 class Indices:
     """The variables that number blocks and threads: the loops of the ``grid``, and those of their
     variables that a block has one value of (``block``); what stands for those of warps (``units``);
-    all that count from 0 on (``counts``).
+    all that count from 0 on (``counts``); those of ``threads`` whose sums take vectors of terms.
     """
 
     grid: tuple[GridLoop, ...] = ()
     block: frozenset[str] = frozenset()
     units: dict[str, Var] = field(default_factory=dict[str, Var])
     counts: set[str] = field(default_factory=set[str])
+    threads: set[str] = field(default_factory=set[str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,9 @@ class KernelContext:
 
     @property
     def scalar(self) -> ScalarEmitter:
-        return ScalarEmitter(self.names, self.storages, self.quotient_name, self.facts.inside)
+        return ScalarEmitter(
+            self.names, self.storages, self.quotient_name, self.facts.inside, self.indices.threads
+        )
 
     def quotient_name(self, e: Binary) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where

@@ -71,6 +71,7 @@ from selector.lowering.structure import (
     stored_names,
     thread_regions,
 )
+from selector.lowering.term_vectors import in_vectors
 
 BANDS = "$bands"
 
@@ -271,6 +272,8 @@ class KernelEmitter:
         self.threads.alone = {name: extent for name, extent in loops if name in apart}
         (first, count), *_ = loops
         self.threads.lane = first if first in apart and count == WARP else ""
+        if own and in_vectors(body):
+            self.context.indices.threads.update(name for name, _ in loops)
         if own or holds_row_join(body) or total <= unit.size:  # one turn a thread
             every = total == unit.size
             with w.block() if every else w.when(less(unit.thread, total)):

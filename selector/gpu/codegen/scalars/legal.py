@@ -41,7 +41,7 @@ from selector.gpu.codegen.scalars.precision import (
 from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.ir.expressions import all_of, below, chosen, element, equal, minus, pointer, times
 from selector.intrinsics.functions import POWER_OF_TWO, PureFunction, find_function
-from selector.ir.affine import carry, split_by_strides, to_affine
+from selector.ir.affine import Affine, carry, split_by_strides, to_affine
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -65,6 +65,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.simplify import literal
+from selector.ir.traverse import free_vars
 from selector.ir.types import FLOAT16, FLOAT32, UINT16, UINT32, Kind, Type
 
 
@@ -82,11 +83,13 @@ class ScalarEmitter:
         storages: dict[str, Storage],
         known: Callable[[Binary], str | None] | None = None,
         inside: Set[Load] = frozenset(),
+        threads: Set[str] = frozenset(),
     ) -> None:
         self.names = names
         self.storages = storages
         self.known = known  # the name of a number that is worked out elsewhere
         self.inside = inside  # loads that need no test
+        self.threads = threads  # variables that number threads whose sums take vectors of terms
 
     # ------------------------------------------------------------------ expressions
 
@@ -221,9 +224,18 @@ class ScalarEmitter:
     # ------------------------------------------------------------------ memory
 
     def access(self, storage: Storage, index: Expr) -> Expr:
-        """What lies at the program's ``index`` of a buffer."""
+        """What lies at the program's ``index`` of a buffer. In a stage of a pipeline what a thread
+        begins with moves the pointer: what is left of the index is a constant where loops are
+        written out, and part of the instruction that loads.
+        """
+        first = None
+        if storage.start is not None and storage.panels is None and storage.strips is None:
+            at = to_affine(index)
+            own = Affine(tuple(t for t in at if any(free_vars(a) & self.threads for a in t[0])))
+            if own.terms:
+                first, index = self.number(own.to_expr()), (at - own).to_expr()
         place = storage.place(self.number(index))
-        return element(storage.type, pointer(storage.base), place, storage.start)
+        return element(storage.type, pointer(storage.base), place, storage.start, first)
 
     def bounds(self, storage: Storage, index: Expr) -> Expr | None:
         """When ``index`` is inside a buffer in global memory; None if always."""

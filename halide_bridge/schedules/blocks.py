@@ -312,16 +312,20 @@ def _threads(
     """
     nt, nv, mt, mv = script.variables("nt", "nv", "mt", "mv")
     n, *m = dims
-    stage.split(n, nt, nv, tile.n)
     parts, threads = [nv], [nt]
+    if tile.runs > 1:
+        nu, nw = script.variables("nu", "nw")
+        stage.split(n, nu, nw, tile.extents[0] // tile.runs)
+        parts, n = [nv, nu], nw
+    stage.split(n, nt, nv, RUN)
     for y in m:
         stage.split(y, mt, mv, tile.m)
-        parts, threads = [nv, mv], [nt, mt]
+        parts, threads = [*parts, mv], [nt, mt]
     loops = list(around or (None,))
     at = loops.index(None)
     stage.reorder(*parts, *loops[:at], *threads, *loops[at + 1 :]).vectorize(nv)
-    if m:
-        stage.unroll(mv)
+    for part in parts[1:]:
+        stage.unroll(part)
     stage.gpu_threads(*threads)
 
 

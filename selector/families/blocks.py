@@ -2,8 +2,9 @@
 
 Neighbouring threads have neighbouring runs of sums along n, the innermost dimension: what differs
 along it is loaded from shared memory 16 bytes a thread, what does not is the same for all threads
-of a warp. How large a tile is decides how often an element is loaded, and how many blocks there are
-to share.
+of a warp. A thread of a long product may have two such runs: for as many loads it has more sums,
+and half as many threads have the registers. How large a tile is decides how often an element is
+loaded, and how many blocks there are to share.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ SINGLE = 6  # times that, if they come one by one
 PER_TURN = 4  # multiply-adds of a warp for which a multiprocessor needs a clock
 WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
 SHORTEST = 256  # terms of a part
-HELD = 64  # registers of a thread that sums may take, of the 128 that it has
+LONG = 256  # terms from which a thread has two runs of sums; with fewer what is made of them counts
+HELD = 64  # registers of a thread that sums may take, of the 128 that it has; of 255 twice as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,9 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """``lanes`` x ``rows`` threads with ``n`` x ``m`` sums each."""
+    """``lanes`` x ``rows`` threads with ``n`` x ``m`` sums each: along n runs of ``RUN``, and
+    between those of a thread the runs of the others.
+    """
 
     n: int
     m: int
@@ -85,8 +89,12 @@ class Tile:
 
     @property
     def resident(self) -> int:
-        """Blocks of a multiprocessor that are to find registers: 128 for a thread."""
-        return max(1, 512 // self.threads)
+        """Blocks of a multiprocessor that are to find registers: 128 for a thread, or 255."""
+        return max(1, (512 if self.runs == 1 else 256) // self.threads)
+
+    @property
+    def runs(self) -> int:
+        return max(1, self.n // RUN)
 
     @property
     def extents(self) -> tuple[int, int]:
@@ -99,7 +107,8 @@ class Tile:
         """
         sums_of_a_thread, times = self.n * self.m, min(sums.inner[0], RUN_OF_TERMS)
         written_out = sums_of_a_thread * max(times * sums.work, sums.last)
-        return sums_of_a_thread * sums.registers <= HELD and written_out <= WRITTEN_OUT
+        held, most = HELD * self.runs, WRITTEN_OUT * self.runs
+        return sums_of_a_thread * sums.registers <= held and written_out <= most
 
     def written_out(self, inner: tuple[int, int], work: int = 1) -> int:
         """Iterations of the second loop over terms that are written out around the first, so that
@@ -126,9 +135,13 @@ def ranked(
             for warps in (8, 4, 2, 1)
             if warps >= WARPS or (m == 2 and 2 * m * warps * LANES // lanes > sums.m)
         ]
+        apart = all(f.n != f.m and not f.slides and not f.single for f in sums.factors)
+        if apart and sums.terms >= LONG:
+            space.append(Tile(2 * RUN, 16, LANES, WARPS))
     least = min(space, key=lambda tile: tile.n * tile.m)
     fitting = [tile for tile in space if tile.fits(sums)] or [least]
-    return [_in_parts(sums, tile, machine, longest) for tile in fitting]
+    cut = [longest if tile.runs == 1 else 0 for tile in fitting]  # of two runs not measured
+    return [_in_parts(sums, t, machine, n) for t, n in zip(fitting, cut, strict=True)]
 
 
 def _in_parts(sums: Sums, tile: Tile, machine: Machine, longest: int) -> tuple[float, Tile, int]:
@@ -160,6 +173,8 @@ def cycles(sums: Sums, tile: Tile, machine: Machine) -> float:
     blocks = ceil(sums.n / n) * ceil(sums.m / m) * sums.others
     warps = tile.threads / LANES
     each = ceil(blocks / machine.multiprocessors)
+    if tile.runs > 1:  # one that is alone at last takes nearly as long as two
+        each = ceil(each / tile.resident) * tile.resident
     held = BYTES * sum(f.brought(tile) * max(f.terms, RUN_OF_TERMS) for f in sums.factors)
     running = min(each, tile.resident, max(1, SHARED // held)) * warps
     bounds = (

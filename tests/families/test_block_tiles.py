@@ -44,11 +44,17 @@ def test_what_slides_costs_less() -> None:
 
 def test_long_terms_and_wide_sums_have_small_tiles() -> None:
     plain = best(Sums(4096, 4096, 1, 4096))
-    assert plain.n * plain.m == 64
+    assert plain.n * plain.m == 128
     for work, registers, most in ((2, 1, 32), (1, 2, 32), (4, 1, 16), (100, 4, 8)):
         tile = best(Sums(4096, 4096, 1, 4096, work=work, registers=registers))
         assert tile.n * tile.m == most
     assert Tile(4, 4, 32, 8).written_out((21, 21), work=3) == 1
+
+
+def test_two_runs_of_sums_are_for_whole_rounds_of_long_products() -> None:
+    """Of 3072 x 3072 the last round would have half of the blocks, one of them alone."""
+    for extent, terms, n in ((2048, 2048, 8), (4096, 4096, 8), (3072, 3072, 4), (4096, 128, 4)):
+        assert best(Sums(extent, extent, 1, terms)).n == n
 
 
 def test_some_narrow_tiles_cover_what_a_wide_one_goes_beyond() -> None:

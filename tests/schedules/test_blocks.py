@@ -165,6 +165,7 @@ def of_layer(a: Any, b: Any) -> Any:
 Made = Callable[[], hl.Func]
 FIRES: dict[str, tuple[Made, dict[str, tuple[int, ...]], Callable[..., Any]]] = {
     "product": (product, {"a": (35, 50), "b": (50, 133), "bias": (133,)}, of_product),
+    "product_of_tiles": (product, {"a": (67, 37), "b": (37, 391), "bias": (391,)}, of_product),
     "products_in_a_batch": (products_in_a_batch, {"a": (3, 5, 37), "b": (3, 9, 37)}, of_batch),
     "squared_distances": (squared_distances, {"a": (45, 24), "b": (10, 24)}, of_distances),
     "window": (window, {"a": (41, 133), "b": (7, 7)}, of_window),
@@ -360,7 +361,7 @@ def beside(edge: Callable[[Any], Any]) -> hl.Func:
 @pytest.mark.parametrize(
     ("make", "sums"),
     [
-        (product, "4 x 16"),
+        (product, "8 x 16"),
         (whole_numbers, "4 x 8"),
         (lambda: beside(hl.BoundaryConditions.repeat_edge), "4 x 16"),
         (lambda: beside(hl.BoundaryConditions.mirror_image), "4 x 4"),

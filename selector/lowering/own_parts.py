@@ -131,7 +131,9 @@ def _in_turns(extents: tuple[int, ...], index: Expr, threads: Mapping[str, int])
     a time, and how often.
     """
     seen = access(index)
-    for name, count in threads.items() if seen else ():
+    if seen is None:
+        return extents
+    for name, count in threads.items():
         factor = seen.base.coefficient(Var(name)).constant
         for d, step in enumerate(_digits(max(factor or 0, 0), extents)):
             if step and step * count < extents[d] and extents[d] % (step * count) == 0:

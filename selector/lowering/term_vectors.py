@@ -19,7 +19,7 @@ from itertools import groupby, pairwise
 from selector.dataclass import dataclass
 from selector.ir.access import access
 from selector.ir.affine import to_affine
-from selector.ir.nodes import Block, Expr, For, ForKind, IntImm, Load, Stmt, Store, Var
+from selector.ir.nodes import Block, For, ForKind, IntImm, Load, Stmt, Store, Var
 from selector.ir.simplify import add, mul
 from selector.ir.traverse import substitute_stmt, walk_expr, walk_stmt
 

@@ -41,7 +41,9 @@ body {{
 
 def test_each_row_takes_four_terms_at_a_time() -> None:
     _, found = loop()
-    assert isinstance(found, For) and found.extent == IntImm(4) and in_vectors(found)
+    assert isinstance(found, For)
+    assert found.extent == IntImm(4)
+    assert in_vectors(found)
     text = print_stmt(found)
     assert text.count("k_term, 0, 4") == ROWS
     assert text.index("s[ramp(0, 1, 4)]") < text.index("s[ramp(4, 1, 4)]")

@@ -19,8 +19,9 @@ from halide_bridge.schedules.sizes import Guess
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Call, Expr, Var
-from selector.ir.recurrences import ORDER, recurrence
+from selector.ir.recurrences import ORDER, Recurrence, recurrence
 from selector.ir.traverse import free_vars, walk_expr
+from selector.lowering.scans.memory import forgetting
 from selector.machine import Machine
 
 SHORT = 64  # steps that a thread does alone
@@ -28,6 +29,9 @@ STEPS = 16  # of a thread in a tile along rows
 ROW = 256  # threads along a row
 DOWN, DOWN_STEPS = 16, 16  # threads and their steps down columns
 WAVES = 16  # blocks for each multiprocessor
+# Where a recurrence forgets within a tile, a block is a warp that waits for no other: as many as a
+# multiprocessor holds at once, or more of so many tiles, of which the one ahead is few.
+WARPS, LONG = 32, 8
 CHAIN = 2048  # blocks of a row at most: each joins all before
 # Blocks of a multiprocessor that are to find registers, where recurrences of this order read each
 # other and may be one kernel: four sections of a filter took a seventh more with three (H100).
@@ -38,6 +42,8 @@ RESIDENT, FEW = 4, 2
 class Scan:
     """``along``: the dimension of a recurrence of so many ``steps``, of that ``order``; ``rows``:
     how many there are. ``linked``: it reads another Func with updates, or one reads it.
+    ``memory``: after how many steps it has forgotten where it began, and all others with it, if it
+    is linked; 0 where that is not known.
     """
 
     stage: Stage
@@ -46,14 +52,15 @@ class Scan:
     rows: int
     order: int
     linked: bool
+    memory: int
 
 
 def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) -> Scan | None:
     """The scan that an update is; None if it is none, or too short to be shared."""
     if len(stage.reduced) != 1 or len(stage.values) != 1 or stage.predicate is not None:
         return None
-    (r,), (value,) = stage.reduced, stage.values
-    along = [d for d, index in enumerate(stage.indices) if _steps(index, r.name)]
+    (r,) = stage.reduced
+    along = _along(stage)
     others = [d for d, arg in enumerate(stage.free) if arg is not None]
     if r.free or len(along) != 1 or len(others) != len(stage.indices) - 1:
         return None
@@ -61,11 +68,8 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
         return None
     if any(reader == member.name for reader in placement.reader.values()):
         return None  # what is computed in a thread for it would be so for each of its runs
-    lags = _lags(value, stage, along[0])
-    if lags is None or not any(lags.values()):
-        return None
-    found = recurrence(value, lags)
-    if isinstance(found, str):
+    found = _recurrence(stage, along[0])
+    if found is None:
         return None
     if _steps(stage.indices[along[0]], r.name) < 0 and not found.weights:
         return None  # where the first steps are left out, extrema begin with zero
@@ -80,7 +84,32 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
     read = {a.func for a in member.accesses()}
     others = (m for m in placement.program if not m.pure and m.name != member.name)
     linked = any(m.name in read or member.name in {a.func for a in m.accesses()} for m in others)
-    return Scan(stage, along[0], steps, rows, max(lags.values()), linked)
+    stages = [s for m in placement.program for s in m.stages[1:]] if linked else [stage]
+    memories = [_memory(s) for s in stages]
+    memory = sum(memories) if all(memories) else 0
+    return Scan(stage, along[0], steps, rows, len(found.weights) or 1, linked, memory)
+
+
+def _along(stage: Stage) -> list[int]:
+    """The dimensions that an update walks along."""
+    (r,) = stage.reduced
+    return [d for d, index in enumerate(stage.indices) if _steps(index, r.name)]
+
+
+def _recurrence(stage: Stage, along: int) -> Recurrence | None:
+    """What an update is along a dimension; None if that is no recurrence."""
+    lags = _lags(stage.values[0], stage, along)
+    found = recurrence(stage.values[0], lags) if lags and any(lags.values()) else ""
+    return None if isinstance(found, str) else found
+
+
+def _memory(stage: Stage) -> int:
+    """After how many steps an update has forgotten where it began; 0 where that is not known."""
+    if len(stage.reduced) != 1 or len(stage.values) != 1 or len(along := _along(stage)) != 1:
+        return 0
+    found = _recurrence(stage, along[0])
+    fading = None if found is None else forgetting(found.weights, stage.values[0].type)
+    return 0 if fading is None else fading.steps
 
 
 def _steps(index: Expr, name: str) -> int:
@@ -116,12 +145,16 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     args = [a for d, a in enumerate(func.args()) if d != scan.along]
     down = scan.along > 0
     steps = DOWN_STEPS if down else STEPS
-    threads = min(DOWN if down else ROW, _power(-(-scan.steps // steps)))
+    alone = not down and 0 < scan.memory <= LANES * STEPS
+    threads = LANES if alone else min(DOWN if down else ROW, _power(-(-scan.steps // steps)))
     threads = max(threads, 2 if down else LANES)
     tiles = -(-scan.steps // (steps * threads))
     groups = max(1, scan.rows // LANES if down else scan.rows)
-    each = _power(tiles * groups // (WAVES * machine.multiprocessors))
-    each = max(each, _power(tiles // CHAIN))
+    if alone:
+        each = min(LONG, _power(-(-tiles * groups // (WARPS * machine.multiprocessors))))
+    else:
+        each = _power(tiles * groups // (WAVES * machine.multiprocessors))
+        each = max(each, _power(tiles // CHAIN))
     blocks: list[Any] = []
     if not args or each < tiles:
         (rb,) = script.rvars("rb")

@@ -58,12 +58,16 @@ from selector.lowering.row_clusters import in_clusters
 from selector.lowering.row_folds import MOST
 from selector.lowering.row_values import row_values
 from selector.lowering.scans import (
+    Origin,
+    begun_with,
     cascade,
     dims_of,
     none_left,
+    recurrent,
     spread_scans,
     taken_reader,
     taken_starts,
+    without_array,
 )
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.trim import grows_with
@@ -71,16 +75,21 @@ from selector.lowering.whole_rows import whole_rows
 from selector.lowering.whole_tiles import pull_factors, split_masks
 
 
+_Read = tuple[Stmt, frozenset[str]]  # and what it reads that others have to store
+
+
 @dataclass(frozen=True, slots=True)
 class _Around:
     """What is known where a statement stands: how ``arrays`` lie, and which are ``read`` by others
-    than that statement, or are the caller's. ``single``: recurrences stay kernels of their own.
+    than that statement, or are the caller's. ``single``: recurrences stay kernels of their own;
+    ``begun``: with what some of them have, where nobody stores that.
     """
 
     module: Module
     arrays: Mapping[str, tuple[Dim, ...]]
     read: frozenset[str]
     single: bool = False
+    begun: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict[str, tuple[Expr, ...]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,20 +169,24 @@ def split_kernels(module: Module) -> Program:
             "nothing in its schedule asks for blocks",
             "tile the output and mark the outer loops with gpu_blocks(...)",
         )
-    return Program(kernels, tuple(buffers))
+    used = {name for k in kernels for name in loaded_names(k.body) | stored_names(k.body)}
+    return Program(kernels, tuple(b for b in buffers if b.name in used))
 
 
 def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> None:
     module = around.module
     match s:
         case Block(stmts):
-            found = _joined_scans(stmts, around)
-            made = None if around.single else _cascade([s for s, _ in found], around)
+            found, origins = _joined_scans(stmts, around)
+            made = None if around.single else _cascade([s for s, _ in found], origins, around)
             if made is not None:
                 condition, kernels = made
                 nests += [k for k in (_where(condition, k) for k in kernels) if isinstance(k, For)]
                 found = [(_where(Not(condition), s), read) for s, read in found]
                 around = replace(around, single=True)
+            else:
+                found, begun = _computed_ends(found, origins, around)
+                around = replace(around, begun={**around.begun, **begun})
             for n, (x, _) in enumerate(found):
                 others = (read for m, (_, read) in enumerate(found) if n != m)
                 here = replace(around, read=around.read.union(*others))
@@ -189,7 +202,7 @@ def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> 
             _walk(body, replace(around, arrays=arrays), nests, buffers)
         case For(kind=ForKind.GPU_BLOCK):
             unread = around.arrays.keys() - around.read
-            parts, ends = spread_scans(s, unread)
+            parts, ends = spread_scans(s, unread, around.begun)
             if ends is not None:
                 buffers.append(Buffer(ends.name, ends.type, ends.elements))
             nests += parts
@@ -210,27 +223,57 @@ def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> 
             )
 
 
-def _joined_scans(stmts: Sequence[Stmt], around: _Around) -> list[tuple[Stmt, frozenset[str]]]:
+def _joined_scans(
+    stmts: Sequence[Stmt], around: _Around
+) -> tuple[list[_Read], dict[str, Origin]]:
     """The statements, recurrences with what the one before stores for them, and what the one behind
-    makes of their outputs; and what each of them reads that a recurrence has to store.
+    makes of their outputs; and what each of them reads that a recurrence has to store; and what
+    recurrences began with.
     """
-    found = list(stmts)
+    found, origins = list(stmts), dict[str, Origin]()
     for n in range(len(found) - 1):
-        pair = taken_starts(found[n], found[n + 1], around.arrays)
-        if pair is not None:
-            found[n : n + 2] = pair
+        taken = taken_starts(found[n], found[n + 1], around.arrays)
+        if taken is not None:
+            found[n], found[n + 1], origins[recurrent(found[n + 1])] = taken
     read = [loaded_names(s) for s in found]
     for n in range(len(found) - 1):
-        taken = taken_reader(found[n], found[n + 1], around.arrays)
-        if taken is not None:
-            found[n : n + 2] = taken
+        pair = taken_reader(found[n], found[n + 1], around.arrays)
+        if pair is not None:
+            found[n : n + 2] = pair
             read[n + 1] -= stored_names(found[n])  # what is left reads others of these
-    return [*zip(found, read, strict=True)]
+    return [*zip(found, read, strict=True)], origins
 
 
-def _cascade(stmts: Sequence[Stmt], around: _Around) -> tuple[Expr, list[For]] | None:
+def _computed_ends(
+    found: list[_Read], origins: Mapping[str, Origin], around: _Around
+) -> tuple[list[_Read], dict[str, tuple[Expr, ...]]]:
+    """Without the kernels that store what lies before and behind recurrences, where what is left
+    behind these computes that; and what those have begun with.
+    """
+    for n, (scan, _) in enumerate(found[1:-1], 1):
+        name = recurrent(scan)
+        begun = begun_with([name], origins) if stored_names(found[n - 1][0]) == {name} else {}
+        left = without_array(found[n + 1][0], origins[name], name) if begun else None
+        others = [s for m, (s, _) in enumerate(found) if abs(m - n) > 1]
+        others_use = any(name in loaded_names(s) | stored_names(s) for s in others)
+        if left is None or name in around.read or others_use or not _stores_more(scan, name):
+            continue
+        rest, more = _computed_ends(found[n + 2 :], origins, around)
+        return [*found[: n - 1], found[n], (left, found[n + 1][1]), *rest], {**begun, **more}
+    return found, {}
+
+
+def _stores_more(scan: Stmt, name: str) -> bool:
+    """Whether a recurrence stores what is made of its outputs."""
+    return bool(stored_names(scan) - {name})
+
+
+def _cascade(
+    stmts: Sequence[Stmt], origins: Mapping[str, Origin], around: _Around
+) -> tuple[Expr, list[For]] | None:
     """Recurrences that read each other, all of them in one kernel: when they may be, and that
-    kernel behind those that leave what lies before them; None if there are none.
+    kernel, behind those that leave what lies before them if that is not known; None if there are
+    none.
     """
     before, scans, between = list[Stmt](), list[Stmt](), set[str]()
     arrays, rest = around.arrays, list(stmts)
@@ -240,17 +283,22 @@ def _cascade(stmts: Sequence[Stmt], around: _Around) -> tuple[Expr, list[For]] |
         inner = rest[2]
         between |= stored_names(rest[1])
         arrays = {**arrays, inner.name: dims_of(inner.extents)}
-        parts = _joined_scans(sequence(inner.body), replace(around, arrays=arrays))
-        rest = [s for s, _ in parts]
+        parts, more = _joined_scans(sequence(inner.body), replace(around, arrays=arrays))
+        rest, origins = [s for s, _ in parts], {**origins, **more}
     if len(rest) != 3 or not scans:
         return None
     before.append(rest[0])
     scans.append(rest[1])
-    found = cascade(scans)
+    begun = begun_with([recurrent(s) for s in scans], origins)
+    if begun.keys() & around.read or not _stores_more(scans[-1], recurrent(scans[-1])):
+        begun = {}
+    found = cascade(scans, begun)
     if found is None or loaded_names(rest[2]) & between or around.read & between:
         return None
     kernels = [s for s in before if isinstance(s, For)]
-    return (none_left(rest[2]), [*kernels, found]) if len(kernels) == len(before) else None
+    if len(kernels) < len(before):
+        return None
+    return none_left(rest[2]), [found] if begun else [*kernels, found]
 
 
 def _where(condition: Expr, s: Stmt) -> Stmt:

@@ -26,6 +26,8 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.nodes import Commit, Drain, Fence, Sync
 from selector.ir.nodes import Call, Expr
 
+WARP = 32
+
 
 @dataclass(slots=True)
 class Unit:
@@ -114,11 +116,11 @@ def named_sync(barrier: Number, threads: int, note: str = "") -> Sync:
 
 
 def block_unit(threads: int) -> Unit:
-    return Unit(signed(THREAD), threads, Sync("block"))
+    return Unit(signed(THREAD), threads, Sync("warp" if threads == WARP else "block"))
 
 
 def warp_unit() -> Unit:
-    return Unit(number("lane"), 32, Sync("warp"))
+    return Unit(number("lane"), WARP, Sync("warp"))
 
 
 def group_unit() -> Unit:

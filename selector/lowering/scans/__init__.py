@@ -17,39 +17,46 @@ state that each block leaves behind, and each block joins those before it in the
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
-from selector.ir.nodes import For
+from selector.ir.nodes import Expr, For
 from selector.lowering.scans.build import Ends, Scan, whole
 from selector.lowering.scans.cascades import cascade, none_left
 from selector.lowering.scans.find import find
+from selector.lowering.scans.origins import Origin, begun_with, recurrent, without_array
 from selector.lowering.scans.readers import taken_reader
 from selector.lowering.scans.starts import taken_starts
 from selector.lowering.scans.walks import dims_of
 
 __all__ = [
     "Ends",
+    "Origin",
+    "begun_with",
     "cascade",
     "dims_of",
     "none_left",
+    "recurrent",
     "spread_scans",
     "taken_reader",
     "taken_starts",
+    "without_array",
 ]
 
 
-def spread_scans(kernel: For, unread: Set[str]) -> tuple[tuple[For, ...], Ends | None]:
+def spread_scans(
+    kernel: For, unread: Set[str], begun: Mapping[str, tuple[Expr, ...]]
+) -> tuple[tuple[For, ...], Ends | None]:
     """The kernels that a kernel becomes, and what lies between them; what is ``unread`` is not
-    stored by those that store what is made of it. ScheduleError for a recurrence over threads that
-    is no scan.
+    stored by those that store what is made of it; what some have ``begun`` with is not stored at
+    all. ScheduleError for a recurrence over threads that is no scan.
     """
     found = find(kernel)
     if found is None:
         return (kernel,), None
     if found.then is not None:
         found = replace(found, kept=found.store.buffer not in unread)
-    scan = Scan(found)
+    scan = Scan(replace(found, begun=begun.get(found.store.buffer, ())))
     if scan.alone:
         return (whole([scan]),), None
     return (scan.ends(), scan.rest()), scan.between()

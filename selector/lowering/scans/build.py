@@ -82,7 +82,8 @@ class Scan:
         parts = ("own_state", "states", "state_before", "powers")
         names = (f"{found.store.buffer}.{part}" for part in parts)
         place = inputs if among else f"{inputs}_ahead"
-        self.buffers = Buffers(*names, inputs=place, left=f"{found.loops[0].name}.left")
+        left, crossed = f"{found.loops[0].name}.left", f"{found.store.buffer}.crossed"
+        self.buffers = Buffers(*names, inputs=place, left=left, crossed=crossed)
         extent = found.along.extent
         assert isinstance(extent, IntImm)
         threads, turns = extent.value, _turns(found)
@@ -173,6 +174,13 @@ class Scan:
                 body = Allocate(name, t, (IntImm(elements),), memory, body)
         return body
 
+    def with_crossed(self, tiles: Stmt) -> Stmt:
+        """And where outputs cross."""
+        if not self.steps.crossing or self.following is not None:
+            return tiles
+        size = (IntImm(self.steps.crossed),)
+        return Allocate(self.buffers.crossed, self.found.type, size, Memory.GPU_SHARED, tiles)
+
     def _rounds(self) -> int:
         """Powers of the transition that are needed."""
         number = max(1, len(self.rounds.distances))
@@ -188,7 +196,7 @@ class Scan:
         if stored or self.following is not None:
             tile.append(self._nest(self._second(half)))
         if stored and self.steps.row and self.following is None:
-            tile.append(self._nest(self.steps.taken()))
+            tile += map(self._nest, self.steps.taken())
         return [*tile, self._nest(self._last(half, IntImm(self.rounds.threads - 1)))]
 
     def _scanned(self, first: Stmt, power: int) -> tuple[list[Stmt], int]:
@@ -269,7 +277,7 @@ class Scan:
         index = Affine.of(substitute(p.store.index, first))
         places = range(p.order)
         back = [(index - p.step * (n + 1)).to_expr() for n in places]
-        loads = [Load(p.type, p.store.buffer, b) for b in back]
+        loads = p.begun or [Load(p.type, p.store.buffer, b) for b in back]
         s: Stmt = Block(
             tuple(Store(self.buffers.before, self.states.before(n), loads[n]) for n in places)
         )
@@ -347,7 +355,7 @@ def _tiles(scans: Sequence[Scan], *, stored: bool) -> Stmt:
     around: Stmt = Block(tuple(s for scan in scans for s in scan.tile(stored=stored)))
     for x in reversed(scans[0].found.outer):
         around = replace(x, body=around)
-    return around
+    return scans[-1].with_crossed(around) if stored else around
 
 
 def _kernel(scans: Sequence[Scan], stmts: Sequence[Stmt]) -> For:

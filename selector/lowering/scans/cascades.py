@@ -11,7 +11,7 @@ their own as all of them need, one after the other, to forget where they began.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
@@ -25,12 +25,12 @@ from selector.lowering.scans.memory import fading
 from selector.lowering.scans.steps import begins_at_vectors, earlier
 
 
-def cascade(kernels: Sequence[Stmt]) -> For | None:
-    """The kernel of some recurrences, of which each reads the one before; None where they are to be
-    computed one by one.
+def cascade(kernels: Sequence[Stmt], begun: Mapping[str, tuple[Expr, ...]]) -> For | None:
+    """The kernel of some recurrences, of which each reads the one before, and which have ``begun``
+    with these; None where they are to be computed one by one.
     """
     parts = [find(s) if isinstance(s, For) else None for s in kernels]
-    found = [p for p in parts if p is not None]
+    found = [replace(p, begun=begun.get(p.store.buffer, ())) for p in parts if p is not None]
     if len(found) < len(parts) or len(found) < 2:
         return None
     same = [found[0], *(_alike(p, found[0]) for p in found[1:])]
@@ -90,6 +90,7 @@ def _alike(p: Spread, first: Spread) -> Spread | None:
         grid=first.grid,
         tests=tests,
         then=None if p.then is None else moved(p.then),
+        begun=tuple(map(renamed, p.begun)),
     )
 
 

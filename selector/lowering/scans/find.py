@@ -36,7 +36,8 @@ class Spread:
     blocks; ``others`` over threads that each have a recurrence of their own, ``grid`` over blocks;
     ``tests`` under which there is a step. ``weights``: of the outputs before, nearest first; none
     for a ``join``. ``then``: what is stored of each output (``readers``), instead of it unless it
-    is ``kept``.
+    is ``kept``. ``begun``: the outputs before the first step, nearest first, where these are not
+    stored (``origins``).
     """
 
     store: Store
@@ -50,6 +51,7 @@ class Spread:
     join: BinaryOp | None = None
     then: Store | None = None
     kept: bool = True
+    begun: tuple[Expr, ...] = ()
 
     @property
     def type(self) -> Type:

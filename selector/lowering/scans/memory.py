@@ -18,6 +18,7 @@ from selector.ir.evaluator import Frame, evaluate
 from selector.ir.nodes import Expr, IntImm, Load, Store, Var
 from selector.ir.simplify import add, mul, sub
 from selector.ir.traverse import free_vars, substitute
+from selector.ir.types import Type
 from selector.lowering.scans.find import Spread
 
 LONGEST = 1 << 14  # steps that are looked through
@@ -42,18 +43,20 @@ class Fading:
 
 
 def fading(found: Spread) -> Fading | None:
-    """None for a recurrence that does not forget, or where it is not known what outputs are
-    multiplied by.
+    return forgetting(found.weights, found.type)
+
+
+def forgetting(outputs: Sequence[Expr], t: Type) -> Fading | None:
+    """Of what ``outputs`` before are multiplied by. None for a recurrence that does not forget, or
+    where that is not known.
     """
-    if not found.weights or not found.type.is_float:
-        return None
-    if any(free_vars(w) or holds(w, Load) for w in found.weights):
+    if not outputs or not t.is_float or any(free_vars(w) or holds(w, Load) for w in outputs):
         return None
     try:
-        weights = tuple(float(evaluate(w, Frame(1, {})).flat[0]) for w in found.weights)
+        weights = tuple(float(evaluate(w, Frame(1, {})).flat[0]) for w in outputs)
     except InternalError:
         return None
-    steps = steps_until(weights, (2.0**-52 if found.type.bits == 64 else 2.0**-23) ** 2)
+    steps = steps_until(weights, (2.0**-52 if t.bits == 64 else 2.0**-23) ** 2)
     return None if steps is None else Fading(weights, steps)
 
 

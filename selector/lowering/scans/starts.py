@@ -5,7 +5,7 @@
 
 The elements are so written once, and not read. The first kernel has the blocks left in which there
 are elements before the recurrence, or behind it: where that goes on to the end of its dimension,
-none of these.
+none of these. Where whoever reads those computes them (``origins``), it has none at all.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from selector.ir.nodes import Dim, Expr, For, Load, Stmt, Store, Var
 from selector.ir.traverse import change_stmts, free_vars, replaced_all, walk_expr
 from selector.lowering.predicates import slack
 from selector.lowering.scans.find import Spread, find, nested
+from selector.lowering.scans.origins import LOADS, Origin, origin_of
 from selector.lowering.scans.walks import blocks_of, coordinates, ends_of, moved, with_loop
 
-LOADS = 8  # of a start at most
 
 
 def taken_starts(
     first: Stmt, second: Stmt, arrays: Mapping[str, tuple[Dim, ...]]
-) -> tuple[Stmt, Stmt] | None:
-    """Two kernels that follow each other; None where the second is no recurrence that begins with
-    what the first stores of one of the ``arrays``, or would read too much for it.
+) -> tuple[Stmt, Stmt, Origin] | None:
+    """Two kernels that follow each other, and what the first stores; None where the second is no
+    recurrence that begins with that, of one of the ``arrays``, or would read too much for it.
     """
     if not (isinstance(first, For) and isinstance(second, For)):
         return None
@@ -52,7 +52,8 @@ def taken_starts(
     if here is None or there is None or not _all_rows(found, there, dims):
         return None
     names = [own, *(Var(x.name) for x in loops)]
-    value = moved(lane(stored.value, digits), here, there, names)
+    own_value = lane(stored.value, digits)
+    value = moved(own_value, here, there, names)
     if value is None or value.type != found.type:
         return None
     blocks = blocks_of(loops, here, found, there)
@@ -69,7 +70,8 @@ def taken_starts(
         known = {read: value}
         return replace(s, value=replaced_all(s.value, known)) if isinstance(s, Store) else None
 
-    return with_loop(first, blocks.loop.name, *left), change_stmts(second, begun)
+    origin = origin_of(own_value, here, tuple(names), dims, found, value)
+    return with_loop(first, blocks.loop.name, *left), change_stmts(second, begun), origin
 
 
 def _all_rows(found: Spread, there: Sequence[Expr], dims: Sequence[Dim]) -> bool:

@@ -46,7 +46,7 @@ class Buffers:
     """Those of a scan. ``own``: the state of a thread, in registers; ``state``: those of all
     threads, twice; ``before``: the state before a tile; ``powers``: of the transition; ``left``:
     what blocks leave behind; ``inputs``: what the steps of a thread read besides outputs before,
-    and then their outputs, in registers.
+    and then their outputs, in registers; ``crossed``: these, where another thread takes them.
     """
 
     own: str
@@ -55,6 +55,7 @@ class Buffers:
     powers: str
     inputs: str
     left: str
+    crossed: str
 
 
 def earlier(steps: int, t: Type) -> Expr:
@@ -74,7 +75,9 @@ class Steps:
     """Those of the threads ``along`` a recurrence. ``count``: of a thread, 0 where what they read
     is not kept; ``row``: whether they lie in a row, and it is kept from one turn to the next, by
     the thread itself where its steps are whole vectors of memory. Elsewhere it is ``dealt``: kept
-    in shared memory, where neighbouring threads bring and take neighbours.
+    in shared memory, where neighbouring threads bring and take neighbours. Outputs of a thread that
+    are several vectors are ``crossing``: neighbouring threads store vectors side by side, since
+    half of a sector that is stored alone takes a whole one's time.
     """
 
     def __init__(
@@ -85,6 +88,10 @@ class Steps:
         self.count = found.steps if len(found.inner) == 1 and self.input is not None else 0
         self.row = self.count > 0 and not found.others
         self.dealt = self.row and self.count > 1 and (dealt or not begins_at_vectors(found))
+        largest = max(s.value.type.bytes for s in self.stored(literal(0, found.type)))
+        self.vector = VECTOR_BYTES // largest
+        lines = self.count % (2 * self.vector) == 0 and self._banks % self.count == 0
+        self.crossing = self.row and not self.dealt and lines
 
     @property
     def kept(self) -> tuple[int, Memory]:
@@ -97,6 +104,16 @@ class Steps:
     @property
     def _banks(self) -> int:
         return BANKS_BYTES // self.found.type.bytes
+
+    @property
+    def crossed(self) -> int:
+        """Elements of shared memory by which outputs cross: 16 bytes lie between lines of banks."""
+        elements = self.threads * self.count
+        return elements + elements // self._banks * self._apart
+
+    @property
+    def _apart(self) -> int:
+        return VECTOR_BYTES // self.found.type.bytes
 
     def number(self, n: int) -> Expr:
         return Load(self.found.type, self.buffers.own, IntImm(n))
@@ -192,12 +209,41 @@ class Steps:
             return self._by_neighbours(brought, replace(brought, value=literal(0, self.found.type)))
         return self._whole_or_some(brought)
 
-    def taken(self) -> Stmt:
-        """Outputs of a tile, and what is made of them."""
-        p, output = self.found, Load(self.found.type, self.buffers.inputs, self.place())
-        stores = [Store(p.store.buffer, p.store.index, output)] if p.kept else []
-        stores += [] if p.then is None else [self._made(p.then, output)]
-        return Block(tuple(map(self._whole_or_some, stores)))
+    def taken(self) -> Sequence[Stmt]:
+        """Outputs of a tile, and what is made of them: what threads do, one after the other."""
+        output = Load(self.found.type, self.buffers.inputs, self.place())
+        if not self.crossing:
+            return [Block(tuple(map(self._whole_or_some, self.stored(output))))]
+        (x,) = self.found.inner
+        own = add(mul(self.along, IntImm(self.count)), Var(x.name))
+        put = Store(self.buffers.crossed, self._between(self.along, own, self.count), output)
+        return [_vector(put, x.name, self.count), self._crossing()]
+
+    def _between(self, vector: Expr, place: Expr, elements: int) -> Expr:
+        """Where one of the elements of a vector crosses, at its place among all."""
+        line = div(vector, IntImm(self._banks // elements))
+        return add(place, mul(line, IntImm(self._apart)))
+
+    def _crossing(self) -> Stmt:
+        """Vectors of outputs, as threads side by side store them side by side."""
+        (x,), turn = self.found.inner, Var(f"{self.buffers.crossed}.turn")
+        vector, lane = add(mul(turn, IntImm(self.threads)), self.along), Var(f"{x.name}.lane")
+        place = add(mul(vector, IntImm(self.vector)), lane)
+        output = Load(
+            self.found.type, self.buffers.crossed, self._between(vector, place, self.vector)
+        )
+        first = {self.along.name: IntImm(0), x.name: place}  # as if one thread took all steps
+        tests = [substitute(t, first) for t in self.found.tests]
+        ends = [0 if self.found.begins_late(t) else self.vector - 1 for t in self.found.tests]
+        whole = [substitute(t, {lane.name: IntImm(e)}) for t, e in zip(tests, ends, strict=True)]
+        found = list[Stmt]()
+        for one in self.stored(Var(self.buffers.crossed, output.type)):
+            s = substitute_stmt(substitute_stmt(one, first), {self.buffers.crossed: output})
+            assert isinstance(s, Store)
+            all_ = _vector(s, lane.name, self.vector)
+            each = For(lane.name, IntImm(0), IntImm(self.vector), ForKind.UNROLLED, _where(tests, s))
+            found.append(IfThenElse(every(whole), all_, each) if tests else all_)
+        return self._turns(turn, Block(tuple(found)), self.count // self.vector)
 
     def _whole_or_some(self, one: Store) -> Stmt:
         """A statement of each step as that of a vector, unless some steps are left out."""
@@ -232,8 +278,8 @@ class Steps:
         both = IfThenElse(whole, self._turns(turn, s), self._turns(turn, each))
         return LetStmt(done.name, count, both)
 
-    def _turns(self, turn: Var, body: Stmt) -> For:
-        return For(turn.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, body)
+    def _turns(self, turn: Var, body: Stmt, count: int = 0) -> For:
+        return For(turn.name, IntImm(0), IntImm(count or self.count), ForKind.UNROLLED, body)
 
     def _done(self) -> Expr | None:
         """How many steps of a tile are done, at least where that is less than all; None where it is

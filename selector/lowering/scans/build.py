@@ -20,6 +20,7 @@ from selector.ir.nodes import (
     ForKind,
     IfThenElse,
     IntImm,
+    LetStmt,
     Load,
     Memory,
     Select,
@@ -301,35 +302,39 @@ class Scan:
         return self._own(own, self.steps.run(lambda _: ()), after)
 
     def _joined(self, power: int, distance: int, half: int) -> Stmt:
-        """With the state of the thread so many before, if there is one."""
-        places, states = range(self.found.order), self.states
-        earlier = sub(self.along, IntImm(distance))
-        kept = [states.stored(1 - half, n, states.at(half, n, self.along)) for n in places]
-        others = [states.at(half, n, earlier) for n in places]
-        joined = [
-            states.stored(1 - half, n, states.combined(value, n, others, power))
-            for n in places
-            for value in [states.at(half, n, self.along)]
-        ]
+        """With the state of the thread so many before, if there is one: no two ways of a branch,
+        which threads of a warp would go one after the other."""
+        states, earlier = self.states, sub(self.along, IntImm(distance))
+        places = range(self.found.order)
         there = Compare(CompareOp.LE, IntImm(distance), self.along)
-        return IfThenElse(there, Block(tuple(joined)), Block(tuple(kept)))
+        others = [Select(there, states.at(half, n, earlier), states.zero) for n in places]
+        names = [Var(f"{self.buffers.state}.other.{n}", self.found.type) for n in places]
+        values = [states.at(half, n, self.along) for n in places]
+        s: Stmt = Block(
+            tuple(
+                states.stored(1 - half, n, states.combined(values[n], n, names, power))
+                for n in places
+            )
+        )
+        for name, other in zip(names, others, strict=True):
+            s = LetStmt(name.name, other, s)
+        return s
 
     def _second(self, half: int) -> Stmt:
         """From the true state, and what it gives is stored."""
         p, places = self.found, range(self.found.order)
         true = [Load(p.type, self.buffers.before, self.states.before(n)) for n in places]
         earlier = [self.states.at(half, n, sub(self.along, IntImm(1))) for n in places]
-        first, rest = (
-            Block(tuple(Store(self.buffers.own, IntImm(n), x[n]) for n in places))
-            for x in (true, earlier)
-        )
-        start = IfThenElse(self._is(0), first, rest)
+        start = [
+            Store(self.buffers.own, IntImm(n), Select(self._is(0), true[n], earlier[n]))
+            for n in places
+        ]
         if not self.steps.row:
-            return self._own([start], self.steps.run(self.steps.stored))
+            return self._own(start, self.steps.run(self.steps.stored))
         if self.following is not None:
-            return self._own([start], self.steps.run(lambda _: (), self.following))
+            return self._own(start, self.steps.run(lambda _: (), self.following))
         place = self.steps.place()
-        return self._own([start], self.steps.run(lambda y: [Store(self.buffers.inputs, place, y)]))
+        return self._own(start, self.steps.run(lambda y: [Store(self.buffers.inputs, place, y)]))
 
     def _last(self, half: int, thread: Expr) -> Stmt:
         """The state before the next tile is what a thread leaves behind."""

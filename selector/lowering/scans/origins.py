@@ -14,12 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from selector.dataclass import dataclass
-from selector.ir.affine import settled
 from selector.ir.lanes import in_lanes, lane
 from selector.ir.nodes import (
-    Binary,
-    BinaryOp,
-    Cast,
     Dim,
     Expr,
     For,
@@ -30,10 +26,11 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.simplify import constant, float_constant, literal, simplify
-from selector.ir.traverse import change_expr, change_stmts, map_expr, substitute, walk_expr
+from selector.ir.simplify import literal
+from selector.ir.traverse import change_expr, change_stmts, substitute, walk_expr
 from selector.lowering.scans.find import Spread, find, nested
 from selector.lowering.scans.walks import coordinates, moved
+from selector.lowering.scans.zeros import without_zeros
 
 LOADS = 8  # of a start at most
 LANE = "$origin_lane"
@@ -69,7 +66,7 @@ def origin_of(
     first = {x.name: x.min for x in found.loops}
     places = (IntImm(-n - 1) for n in range(found.order))
     states = (substitute(of_step, {**first, found.loops[-1].name: p}) for p in places)
-    return Origin(value, here, variables, dims, tuple(map(_zeros, states)))
+    return Origin(value, here, variables, dims, tuple(map(without_zeros, states)))
 
 
 def without_array(s: Stmt, origin: Origin, buffer: str) -> Stmt | None:
@@ -97,7 +94,7 @@ def begun_with(buffers: Sequence[str], origins: Mapping[str, Origin]) -> dict[st
             return {}
         origin = origins[buffer]
         states = [computed(e, known) for e in origin.states]
-        found = tuple(_zeros(e) for e in states if e is not None)
+        found = tuple(without_zeros(e) for e in states if e is not None)
         if len(found) < len(states) or any(len(_loads(e)) > LOADS for e in found):
             return {}
         begun[buffer] = found
@@ -130,25 +127,3 @@ def recurrent(s: Stmt) -> str:
 
 def _loads(e: Expr) -> list[Load]:
     return [x for x in walk_expr(e) if isinstance(x, Load)]
-
-
-def _zeros(e: Expr) -> Expr:
-    """With zero for what is read under no condition, its multiples and their sums."""
-    return _zero(simplify(settled(e)))
-
-
-def _zero(e: Expr) -> Expr:
-    e = simplify(map_expr(e, _zero))
-    match e:
-        case Load(t, _, _, predicate) if predicate is not None and constant(predicate) == 0:
-            return literal(0, t)
-        case Binary(BinaryOp.ADD | BinaryOp.SUB, a, b):
-            nothing = float_constant(a) == 0 and float_constant(b) == 0
-        case Binary(BinaryOp.MUL, a, b):
-            numbers = float_constant(a), float_constant(b)
-            nothing = None not in numbers and 0 in numbers
-        case Cast(_, value):
-            nothing = float_constant(value) == 0
-        case _:
-            nothing = False
-    return literal(0, e.type) if nothing else e

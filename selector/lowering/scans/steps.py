@@ -31,10 +31,18 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add, div, literal, mod, mul
-from selector.ir.traverse import change_expr, free_vars, replaced_all, substitute, substitute_stmt
+from selector.ir.traverse import (
+    change_expr,
+    free_vars,
+    replaced_all,
+    substitute,
+    substitute_stmt,
+    walk_expr,
+)
 from selector.ir.types import Type
 from selector.lowering.predicates import every, slack
 from selector.lowering.scans.find import Spread
+from selector.lowering.scans.zeros import without_zeros
 
 VECTOR_BYTES = 16  # that a thread moves at once
 BANKS_BYTES = 128  # of shared memory, read at once
@@ -90,8 +98,8 @@ class Steps:
         self.dealt = self.row and self.count > 1 and (dealt or not begins_at_vectors(found))
         largest = max(s.value.type.bytes for s in self.stored(literal(0, found.type)))
         self.vector = VECTOR_BYTES // largest
-        lines = self.count % (2 * self.vector) == 0 and self._banks % self.count == 0
-        self.crossing = self.row and not self.dealt and lines
+        several = self.row and not self.dealt and self.count % (2 * self.vector) == 0
+        self.crossing = several and self._banks % self.count == 0
 
     @property
     def kept(self) -> tuple[int, Memory]:
@@ -146,7 +154,7 @@ class Steps:
             made.append(Store(self.buffers.inputs, self.place(), value))
         last = Store(self.buffers.own, IntImm(0), output)
         body: Stmt = Block((*made, *shifted, last, *more(output)))
-        s = self._each(LetStmt(output.name, change_expr(p.store.value, state), body))
+        s = self._each(LetStmt(output.name, change_expr(self._value(), state), body))
         for weight, name in read.items():
             s = LetStmt(name.name, weight, s)
         if self.row or not self.count:
@@ -155,6 +163,24 @@ class Steps:
         loaded = self._each(Store(self.buffers.inputs, self.place(), self.input))
         size = (IntImm(self.count),)
         return Allocate(self.buffers.inputs, p.type, size, Memory.REGISTER, Block((loaded, s)))
+
+    def _value(self) -> Expr:
+        """Of a step: the newest output is added last, so that the next step waits for no more than
+        that."""
+        p, value = self.found, self.found.store.value
+        outputs = {e: lag for e in walk_expr(value) if isinstance(e, Load) and (lag := self._lag(e))}
+        if p.order < 2 or not p.type.is_float or not p.weights:
+            return value
+        own = Var(f"{self.buffers.inputs}.own", p.type)
+        kept = {} if self.input is None else {self.input: own}
+        rest = replaced_all(value, {**kept, **dict.fromkeys(outputs, literal(0, p.type))})
+        total = without_zeros(rest)
+        for lag, output in sorted({lag: e for e, lag in outputs.items()}.items(), reverse=True):
+            total = add(total, mul(p.weights[lag - 1], output))
+        return total if self.input is None else substitute(total, {own.name: self.input})
+
+    def _lag(self, e: Load) -> int:
+        return (self.found.lag(e) or 0) if e.buffer == self.found.store.buffer else 0
 
     def _each(self, s: Stmt) -> Stmt:
         """Something for every step of a thread."""

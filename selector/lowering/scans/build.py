@@ -33,7 +33,7 @@ from selector.ir.traverse import substitute
 from selector.ir.types import Type
 from selector.lowering.predicates import every
 from selector.lowering.scans.find import Spread
-from selector.lowering.scans.memory import ahead, fading
+from selector.lowering.scans.memory import ahead, known_weights
 from selector.lowering.scans.powers import powers
 from selector.lowering.scans.states import States, flat
 from selector.lowering.scans.steps import Buffers, Steps
@@ -88,8 +88,9 @@ class Scan:
         extent = found.along.extent
         assert isinstance(extent, IntImm)
         threads, turns = extent.value, _turns(found)
-        self.fading = fading(found)
-        own = threads * found.steps if self.fading is None else self.fading.steps
+        self.known = known_weights(found.weights, found.type)
+        self.memory = 0 if self.known is None else self.known.memory
+        own = self.memory or threads * found.steps
         distances = [1 << n for n in range((threads - 1).bit_length())]
         self.rounds = Rounds(
             threads,
@@ -97,16 +98,19 @@ class Scan:
             len(distances) + turns.bit_length() - 1,
         )
         self.ahead: Scan | None = None
-        if among and self.fading is not None and not found.in_place:
+        if among and self.memory and not found.in_place:
             before = ahead(found, max(own, kept), threads, few=kept > 0)
             if before is not None:
                 self.ahead = Scan(
                     before, among=False, inputs=inputs, following=following, led=led, dealt=dealt
                 )
         self.along = Var(found.along.name)
+        if self.known is not None and not self.memory:
+            powers_of = (found.steps << n for n in range(self._rounds()))
+            self.known = self.known if all(map(self.known.bounded, powers_of)) else None
         self.steps = Steps(found, self.buffers, self.along, threads, dealt)
         self.states = States(
-            found, self.buffers, self.along, threads, self.fading, *flat(found.others)
+            found, self.buffers, self.along, threads, self.known, *flat(found.others)
         )
 
     @property
@@ -150,7 +154,7 @@ class Scan:
     @property
     def computed(self) -> bool:
         """Whether powers of the transition are, by the kernel."""
-        return not self.found.plain and self.fading is None
+        return not self.found.plain and self.known is None
 
     def powers(self) -> list[Stmt]:
         found = powers(self.found, self.buffers.powers, self._rounds()) if self.computed else None

@@ -21,7 +21,7 @@ from selector.ir.simplify import mul
 from selector.ir.traverse import replaced_all, substitute, walk_expr
 from selector.lowering.scans.build import Scan, whole
 from selector.lowering.scans.find import Spread, find, nested
-from selector.lowering.scans.memory import fading
+from selector.lowering.scans.memory import known_weights
 from selector.lowering.scans.steps import begins_at_vectors, earlier
 
 
@@ -38,15 +38,15 @@ def cascade(kernels: Sequence[Stmt], begun: Mapping[str, tuple[Expr, ...]]) -> F
     if len(spreads) < len(found) or any(p.then is not None for p in spreads[:-1]):
         return None
     links = [_link(a, b) for a, b in pairwise(spreads)]
-    faded = [fading(p) for p in spreads]
-    steps = sum(f.steps for f in faded if f is not None)
-    if None in links or None in faded or any(p.in_place or p.join for p in spreads):
+    numbers = [known_weights(p.weights, p.type) for p in spreads]
+    memories = [0 if k is None else k.memory for k in numbers]
+    if None in links or not all(memories) or any(p.in_place or p.join for p in spreads):
         return None
     spreads[-1] = replace(spreads[-1], kept=spreads[-1].then is None)
     inputs = f"{spreads[0].store.buffer}.inputs"
     dealt = not all(map(begins_at_vectors, spreads))
     scans = [
-        Scan(p, kept=steps, inputs=inputs, following=following, led=n > 0, dealt=dealt)
+        Scan(p, kept=sum(memories), inputs=inputs, following=following, led=n > 0, dealt=dealt)
         for n, (p, following) in enumerate(zip(spreads, (*links, None), strict=True))
     ]
     if not all(s.alone and s.steps.row for s in scans):

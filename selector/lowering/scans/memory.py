@@ -28,36 +28,34 @@ Matrix = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fading:
-    """A recurrence with numbers for ``weights``, that forgets where it began within ``steps``: no
-    state makes a difference of more than the square of its type's precision, of its own largest
-    part, to any that comes so much later.
+class KnownWeights:
+    """A recurrence with numbers for ``weights``. ``memory``: no state makes a difference of more
+    than the square of its type's precision, of its own largest part, to any that comes so many
+    steps later; 0 where it does not forget.
     """
 
     weights: tuple[float, ...]
-    steps: int
+    memory: int
 
     def power(self, steps: int) -> Matrix:
         """Of the transition: what a state becomes over so many steps."""
         return _power(_transition(self.weights), steps)
 
+    def bounded(self, steps: int) -> bool:
+        """Whether numbers of a type have room for that."""
+        return all(abs(entry) <= LARGEST for row in self.power(steps) for entry in row)
 
-def fading(found: Spread) -> Fading | None:
-    return forgetting(found.weights, found.type)
 
-
-def forgetting(outputs: Sequence[Expr], t: Type) -> Fading | None:
-    """Of what ``outputs`` before are multiplied by. None for a recurrence that does not forget, or
-    where that is not known.
-    """
-    if not outputs or not t.is_float or any(free_vars(w) or holds(w, Load) for w in outputs):
+def known_weights(weights: Sequence[Expr], t: Type) -> KnownWeights | None:
+    """Of what outputs before are multiplied by; None where these are no numbers."""
+    if not weights or not t.is_float or any(free_vars(w) or holds(w, Load) for w in weights):
         return None
     try:
-        weights = tuple(float(evaluate(w, Frame(1, {})).flat[0]) for w in outputs)
+        numbers = tuple(float(evaluate(w, Frame(1, {})).flat[0]) for w in weights)
     except InternalError:
         return None
-    steps = steps_until(weights, (2.0**-52 if t.bits == 64 else 2.0**-23) ** 2)
-    return None if steps is None else Fading(weights, steps)
+    small = (2.0**-52 if t.bits == 64 else 2.0**-23) ** 2
+    return KnownWeights(numbers, steps_until(numbers, small) or 0)
 
 
 def ahead(found: Spread, kept: int, threads: int, *, few: bool) -> Spread | None:

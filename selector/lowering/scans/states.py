@@ -24,7 +24,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import add, literal, mul
 from selector.lowering.row_folds import neutral_of
 from selector.lowering.scans.find import Spread
-from selector.lowering.scans.memory import Fading
+from selector.lowering.scans.memory import KnownWeights
 from selector.lowering.scans.steps import Buffers
 
 
@@ -39,7 +39,7 @@ class States:
     buffers: Buffers
     along: Var
     threads: int
-    fading: Fading | None
+    known: KnownWeights | None
     beside: Expr
     count: int
 
@@ -48,8 +48,8 @@ class States:
         p = self.found
         if p.plain:
             return Binary(BinaryOp.ADD if p.join is None else p.join, value, earlier[0])
-        if self.fading is not None:
-            row = self.fading.power(p.steps << power)[n]
+        if self.known is not None:
+            row = self.known.power(p.steps << power)[n]
             terms = (mul(FloatImm(w, p.type), x) for w, x in zip(row, earlier, strict=True))
             return reduce(add, terms, value)
         for m, other in enumerate(earlier):

@@ -148,7 +148,7 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     down = scan.along > 0
     steps = DOWN_STEPS if down else STEPS
     few = _power(-(-scan.memory // STEPS))  # threads whose tile is as long as the memory
-    alone = not down and 0 < scan.memory and few <= ROW
+    alone = not down and scan.memory > 0 and few <= ROW
     threads = few if alone else min(DOWN if down else ROW, _power(-(-scan.steps // steps)))
     threads = max(threads, 2 if down else LANES)
     tiles = -(-scan.steps // (steps * threads))

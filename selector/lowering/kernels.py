@@ -74,7 +74,6 @@ from selector.lowering.trim import grows_with
 from selector.lowering.whole_rows import whole_rows
 from selector.lowering.whole_tiles import pull_factors, split_masks
 
-
 _Read = tuple[Stmt, frozenset[str]]  # and what it reads that others have to store
 
 
@@ -223,9 +222,7 @@ def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> 
             )
 
 
-def _joined_scans(
-    stmts: Sequence[Stmt], around: _Around
-) -> tuple[list[_Read], dict[str, Origin]]:
+def _joined_scans(stmts: Sequence[Stmt], around: _Around) -> tuple[list[_Read], dict[str, Origin]]:
     """The statements, recurrences with what the one before stores for them, and what the one behind
     makes of their outputs; and what each of them reads that a recurrence has to store; and what
     recurrences began with.
@@ -251,8 +248,8 @@ def _computed_ends(
     behind these computes that; and what those have begun with.
     """
     for n, (scan, _) in enumerate(found[1:-1], 1):
-        name = recurrent(scan)
-        begun = begun_with([name], origins) if stored_names(found[n - 1][0]) == {name} else {}
+        name, before = recurrent(scan), stored_names(found[n - 1][0])
+        begun = begun_with([name], origins) if before == frozenset({name}) else {}
         left = without_array(found[n + 1][0], origins[name], name) if begun else None
         others = [s for m, (s, _) in enumerate(found) if abs(m - n) > 1]
         others_use = any(name in loaded_names(s) | stored_names(s) for s in others)

@@ -72,12 +72,45 @@ def test_what_is_forgotten_is_computed_by_one_kernel(weights: tuple[float, ...])
         close(emulation.check(kernel, sizes=shape, X=data), wanted(data, *weights))
 
 
-@pytest.mark.parametrize("weight", [1.0, 1 - 2**-13, -1.0])
+@pytest.mark.parametrize("weight", [1.0, 1 - 2**-13, -1.0, 1.03125])
 def test_what_is_remembered_is_joined_by_a_second_kernel(weight: float) -> None:
     kernel = hb.compile(stored(cut((weight,)).in_()), target="sm_80")
     assert any(name.endswith("left") for name in intermediates(kernel))
     data = noise(2, 1700)
     close(emulation.check(kernel, sizes=data.shape, X=data), wanted(data, weight))
+
+
+def test_powers_that_are_numbers_are_not_computed() -> None:
+    """Unless they would be too large for that."""
+    for weight, computed in ((1 - 2**-13, False), (1.03125, True)):
+        source = hb.compile(stored(cut((weight,)).in_()), target="sm_80").source
+        assert ("Y_powers" in source) == computed
+
+
+@pytest.mark.parametrize("kind", [hl.Float(16), F32])
+@pytest.mark.parametrize(
+    ("weights", "threads"), [((0.5, -0.2), 32), ((0.5, -0.95), 128), ((1.5, -0.5), 256)]
+)
+def test_outputs_cross_to_neighbouring_threads(
+    kind: hl.Type, weights: tuple[float, ...], threads: int
+) -> None:
+    """Of a plain filter, whose rows begin at vectors: one that forgets soon, late, and never."""
+    source, y, out = hl.ImageParam(kind, 2, "X"), hl.Func("Y"), hl.Func("out")
+    edge = hl.BoundaryConditions.constant_exterior(source, hl.cast(kind, 0))
+    r = hl.RDom([(0, source.width())], "r")
+    y[x, c] = hl.f32(edge[x, c]) + hl.f32(0.5) * hl.f32(edge[x - 1, c])
+    y[r, c] = weighted(*weights)(lambda n: y[r - n, c])
+    out[x, c] = hl.cast(kind, y[x, c])
+    shapes = {"X": (1, 1 << 20), "out": (1, 1 << 20)}
+    kernel = hb.compile(out, target="sm_90a", schedule="auto", sizes=shapes)
+    scan = kernel.source.split("__global__")[-2]
+    assert "Y_crossed" in scan and f"__launch_bounds__({threads}" in scan
+    assert ("__syncwarp" in scan) == (threads == 32)
+    for shape in ((1, 1), (2, 515), (1, 8197)):
+        data = noise(*shape).astype(np.float16 if kind.bytes() == 2 else np.float32)
+        found = emulation.check(kernel, sizes=shape, X=data).astype(np.float64)
+        truth = wanted(data.astype(np.float32), *weights)
+        assert np.linalg.norm(found - truth) <= 1e-3 * np.linalg.norm(truth)
 
 
 def test_blocks_do_not_read_where_others_store() -> None:

@@ -101,3 +101,32 @@ def test_a_start_of_many_loads_is_computed_once() -> None:
     update = y.update().allow_race_conditions().split(r.x, ro, rl, 4).split(ro, ro, rt, 16)
     update.reorder(rl, rt, ro, c).gpu_blocks(c).gpu_threads(rt)
     assert "X[" not in scans(hb.compile(y, target="sm_80"))
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("first", [1, 40])
+def test_who_reads_what_lies_beside_a_recurrence_computes_it(start: str, first: int) -> None:
+    """Before its first step, and behind its last; nothing is stored for that."""
+    out = hl.Func("out")
+    out[x, c] = filtered(start, first, 0.3)[x, c] * 2
+    xo, xi = hl.Var("xo"), hl.Var("xi")
+    out.compute_root().split(x, xo, xi, 64).gpu_blocks(xo, c).gpu_threads(xi)
+    kernel = hb.compile(out, target="sm_80")
+    assert not kernel.plan.intermediates and len(kernel.plan.launches) == 2
+    for shape in ((1, 1), (2, 39), (3, 300), (2, 700)):
+        data = noise(*shape)
+        close(emulation.check(kernel, sizes=shape, X=data), 2 * truth(data, start, first, 0.3))
+
+
+def test_what_others_read_too_is_stored() -> None:
+    y, first, second = filtered("copied"), hl.Func("first"), hl.Func("second")
+    first[x, c] = y[x, c] * 2
+    second[x, c] = first[x, c] + y[hl.max(x - 1, 0), c]
+    xo, xi = hl.Var("xo"), hl.Var("xi")
+    for f in (first, second):
+        f.compute_root().split(x, xo, xi, 64).gpu_blocks(xo, c).gpu_threads(xi)
+    kernel = hb.compile(second, target="sm_80")
+    data = noise(2, 700)
+    found = truth(data, "copied")
+    moved = found[:, np.maximum(np.arange(700) - 1, 0)]
+    close(emulation.check(kernel, sizes=data.shape, X=data), 2 * found + moved)

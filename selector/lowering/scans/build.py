@@ -307,7 +307,8 @@ class Scan:
 
     def _joined(self, power: int, distance: int, half: int) -> Stmt:
         """With the state of the thread so many before, if there is one: no two ways of a branch,
-        which threads of a warp would go one after the other."""
+        which threads of a warp would go one after the other.
+        """
         states, earlier = self.states, sub(self.along, IntImm(distance))
         places = range(self.found.order)
         there = Compare(CompareOp.LE, IntImm(distance), self.along)

@@ -38,8 +38,8 @@ LANE = "$origin_lane"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """``value``, at the coordinates ``here`` of some ``variables``, of an array with these ``dims``;
-    ``states``: what that is before the first step of the recurrence, nearest first.
+    """``value``, at the coordinates ``here`` of some ``variables``, of an array with these
+    ``dims``; ``states``: what that is before the first step of the recurrence, nearest first.
     """
 
     value: Expr
@@ -84,7 +84,9 @@ def without_array(s: Stmt, origin: Origin, buffer: str) -> Stmt | None:
     return change_stmts(s, lambda x: again if x == store else None)
 
 
-def begun_with(buffers: Sequence[str], origins: Mapping[str, Origin]) -> dict[str, tuple[Expr, ...]]:
+def begun_with(
+    buffers: Sequence[str], origins: Mapping[str, Origin]
+) -> dict[str, tuple[Expr, ...]]:
     """The states that recurrences begin with, each of which may read the one before; none where one
     of them is not known, or would be read from too much.
     """

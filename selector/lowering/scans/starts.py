@@ -23,7 +23,6 @@ from selector.lowering.scans.origins import LOADS, Origin, origin_of
 from selector.lowering.scans.walks import blocks_of, coordinates, ends_of, moved, with_loop
 
 
-
 def taken_starts(
     first: Stmt, second: Stmt, arrays: Mapping[str, tuple[Dim, ...]]
 ) -> tuple[Stmt, Stmt, Origin] | None:

@@ -165,10 +165,10 @@ class Steps:
         return Allocate(self.buffers.inputs, p.type, size, Memory.REGISTER, Block((loaded, s)))
 
     def _value(self) -> Expr:
-        """Of a step: the newest output is added last, so that the next step waits for no more than
-        that."""
+        """Of a step: the newest output is added last, so that the next step waits for no more."""
         p, value = self.found, self.found.store.value
-        outputs = {e: lag for e in walk_expr(value) if isinstance(e, Load) and (lag := self._lag(e))}
+        loads = [e for e in walk_expr(value) if isinstance(e, Load)]
+        outputs = {e: lag for e in loads if (lag := self._lag(e))}
         if p.order < 2 or not p.type.is_float or not p.weights:
             return value
         own = Var(f"{self.buffers.inputs}.own", p.type)
@@ -215,10 +215,10 @@ class Steps:
         line = div(self.along, IntImm(self._banks // self.count)) if whole else None
         return add(place, div(place, IntImm(self._banks)) if line is None else line)
 
-    def stored(self, output: Expr) -> list[Stmt]:
+    def stored(self, output: Expr) -> list[Store]:
         """What is stored of an output, where it is stored by the thread that computes it."""
         p = self.found
-        own: list[Stmt] = [Store(p.store.buffer, p.store.index, output)] if p.kept else []
+        own = [Store(p.store.buffer, p.store.index, output)] if p.kept else []
         return own if p.then is None else [*own, self._made(p.then, output)]
 
     def _made(self, then: Store, output: Expr) -> Store:
@@ -267,7 +267,8 @@ class Steps:
             s = substitute_stmt(substitute_stmt(one, first), {self.buffers.crossed: output})
             assert isinstance(s, Store)
             all_ = _vector(s, lane.name, self.vector)
-            each = For(lane.name, IntImm(0), IntImm(self.vector), ForKind.UNROLLED, _where(tests, s))
+            some = _where(tests, s)
+            each = For(lane.name, IntImm(0), IntImm(self.vector), ForKind.UNROLLED, some)
             found.append(IfThenElse(every(whole), all_, each) if tests else all_)
         return self._turns(turn, Block(tuple(found)), self.count // self.vector)
 

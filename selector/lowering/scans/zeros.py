@@ -1,4 +1,4 @@
-"""Zeros in what a recurrence computes: of samples before the first, of outputs that are left out."""
+"""Zeros in what a recurrence computes: samples before the first, outputs that are left out."""
 
 from __future__ import annotations
 

@@ -168,8 +168,7 @@ def split_kernels(module: Module) -> Program:
             "nothing in its schedule asks for blocks",
             "tile the output and mark the outer loops with gpu_blocks(...)",
         )
-    used = {name for k in kernels for name in loaded_names(k.body) | stored_names(k.body)}
-    return Program(kernels, tuple(b for b in buffers if b.name in used))
+    return Program(kernels, tuple(buffers))
 
 
 def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> None:
@@ -186,6 +185,7 @@ def _walk(s: Stmt, around: _Around, nests: list[For], buffers: list[Buffer]) -> 
             else:
                 found, begun = _computed_ends(found, origins, around)
                 around = replace(around, begun={**around.begun, **begun})
+                buffers[:] = [b for b in buffers if b.name not in begun]  # which nobody stores
             for n, (x, _) in enumerate(found):
                 others = (read for m, (_, read) in enumerate(found) if n != m)
                 here = replace(around, read=around.read.union(*others))

@@ -107,6 +107,7 @@ def test_steps_that_begin_at_no_vector_lie_in_shared_memory(
         noise(3, 700),
     )
     assert ("Y_inputs = (float*)(smem" in kernel.source) == dealt
+    assert ("Y_inputs_held" in kernel.source) == dealt  # all of a turn is asked for at once
     close(emulation.check(kernel, X=data, sizes=data.shape), filtered(data, *FILTERS[order]))
 
 

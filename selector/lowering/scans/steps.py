@@ -231,9 +231,15 @@ class Steps:
         """Inputs of a tile, of which a thread reads those of its steps as a vector."""
         assert self.input is not None
         brought = Store(self.buffers.inputs, self.place(), self.input)
-        if self.dealt:
-            return self._by_neighbours(brought, replace(brought, value=literal(0, self.found.type)))
-        return self._whole_or_some(brought)
+        if not self.dealt:
+            return self._whole_or_some(brought)
+        # all of it is asked for before the first of it is waited for
+        t, held, turn = self.found.type, f"{self.buffers.inputs}.held", self._turn
+        asked = Store(held, turn, self.input)
+        loaded = self._by_neighbours(asked, replace(asked, value=literal(0, t)))
+        moved = substitute_stmt(replace(brought, value=Load(t, held, turn)), self._neighbour())
+        both = Block((loaded, self._turns(moved)))
+        return Allocate(held, t, (IntImm(self.count),), Memory.REGISTER, both)
 
     def taken(self) -> Sequence[Stmt]:
         """Outputs of a tile, and what is made of them: what threads do, one after the other."""
@@ -270,7 +276,8 @@ class Steps:
             some = _where(tests, s)
             each = For(lane.name, IntImm(0), IntImm(self.vector), ForKind.UNROLLED, some)
             found.append(IfThenElse(every(whole), all_, each) if tests else all_)
-        return self._turns(turn, Block(tuple(found)), self.count // self.vector)
+        times = IntImm(self.count // self.vector)
+        return For(turn.name, IntImm(0), times, ForKind.UNROLLED, Block(tuple(found)))
 
     def _whole_or_some(self, one: Store) -> Stmt:
         """A statement of each step as that of a vector, unless some steps are left out."""
@@ -285,28 +292,37 @@ class Steps:
         """A statement of each step, as threads side by side do it for steps side by side; the
         ``other`` one behind the last step.
         """
-        (x,), tests = self.found.inner, self.found.tests
-        turn, done = (Var(f"{self.buffers.inputs}.{name}") for name in ("turn", "done"))
-        place = add(mul(turn, IntImm(self.threads)), self.along)
-        at = {
-            self.along.name: div(place, IntImm(self.count)),
-            x.name: mod(place, IntImm(self.count)),
-        }
+        tests, done, at = self.found.tests, Var(f"{self.buffers.inputs}.done"), self._neighbour()
         s, rest = (None if y is None else substitute_stmt(y, at) for y in (one, other))
         assert s is not None
         count = self._done()
         if count is None:
             each: Stmt = IfThenElse(every([substitute(t, at) for t in tests]), s, rest)
-            return self._turns(turn, each)
+            return self._turns(each)
         if not tests:
-            return self._turns(turn, s)
-        each = IfThenElse(Compare(CompareOp.LT, place, done), s, rest)
+            return self._turns(s)
+        each = IfThenElse(Compare(CompareOp.LT, self._place, done), s, rest)
         whole = Compare(CompareOp.LE, IntImm(self.threads * self.count), done)
-        both = IfThenElse(whole, self._turns(turn, s), self._turns(turn, each))
+        both = IfThenElse(whole, self._turns(s), self._turns(each))
         return LetStmt(done.name, count, both)
 
-    def _turns(self, turn: Var, body: Stmt, count: int = 0) -> For:
-        return For(turn.name, IntImm(0), IntImm(count or self.count), ForKind.UNROLLED, body)
+    @property
+    def _turn(self) -> Var:
+        """In which threads side by side have steps side by side."""
+        return Var(f"{self.buffers.inputs}.turn")
+
+    @property
+    def _place(self) -> Expr:
+        """Which step of the tile that is."""
+        return add(mul(self._turn, IntImm(self.threads)), self.along)
+
+    def _neighbour(self) -> dict[str, Expr]:
+        """The thread whose step it is, and which one of that."""
+        (x,), count = self.found.inner, IntImm(self.count)
+        return {self.along.name: div(self._place, count), x.name: mod(self._place, count)}
+
+    def _turns(self, body: Stmt) -> For:
+        return For(self._turn.name, IntImm(0), IntImm(self.count), ForKind.UNROLLED, body)
 
     def _done(self) -> Expr | None:
         """How many steps of a tile are done, at least where that is less than all; None where it is

@@ -12,7 +12,8 @@ hold for equal values is all that chooses.
 Where blocks of one thread look for the best of a row each, they are such blocks. The threads of a
 block take turns along what it has, so that neighbours load neighbours. Each notes the number of
 what it has found: of those that are alike the lowest one stays. What several threads of a block do
-already is left as it is.
+already is left as it is. A kernel before that but stores the numbers that these begin with is
+left out.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial, reduce
-from itertools import count
+from itertools import count, pairwise
 
 from selector.dataclass import dataclass
 from selector.ir.contents import without_lets
@@ -90,7 +91,10 @@ def _shared(s: Stmt, whole: Stmt, numbers: Iterator[int]) -> Stmt:
             return s if inner is body else replace(s, body=inner)
         case Block(stmts):
             found = tuple(_shared(x, whole, numbers) for x in stmts)
-            return s if all(a is b for a, b in zip(found, stmts, strict=True)) else Block(found)
+            if all(a is b for a, b in zip(found, stmts, strict=True)):
+                return s
+            starts = (_is_start(a, b, whole) for a, b in pairwise((*stmts, Block(()))))
+            return Block(tuple(x for x, start in zip(found, starts, strict=True) if not start))
         case For(kind=ForKind.GPU_BLOCK):
             choice = _choice_of(s)
             if choice is None:
@@ -113,6 +117,25 @@ def _before(choice: _Choice, s: Stmt, whole: Stmt) -> dict[str, Expr]:
             found.setdefault(x.buffer, set()).add(value)
     alike = {b: next(iter(values)) for b, values in found.items() if len(values) == 1}
     return {b: value for b, value in alike.items() if isinstance(value, IntImm | FloatImm)}
+
+
+def _is_start(s: Stmt, then: Stmt, whole: Stmt) -> bool:
+    """Whether a kernel does nothing but store what a choice behind it knows, where the threads of a
+    block each look for the best of a row: of all that is asked of its buffers, as what the kernel
+    stores tells but for the rest of its last block.
+    """
+    choice = _choice_of(then)
+    match choice, s:
+        case _Choice((row,), at=Var(at)), For(block, IntImm(0), rows, ForKind.GPU_BLOCK, For(
+            thread, IntImm(0), IntImm(many), ForKind.GPU_THREAD, body
+        )) if at == row.name and row.min == ZERO:  # fmt: skip
+            index = add(mul(Var(block), IntImm(many)), Var(thread))
+            stores = {name: index for name, index, _ in _stores(body, {})}
+            whole_rows = rows == div(add(row.extent, IntImm(many - 1)), IntImm(many))
+            known = _before(choice, then, whole).keys() == choice.found.keys()
+            return whole_rows and known and stores == dict.fromkeys(choice.found, index)
+        case _:
+            return False
 
 
 # ------------------------------------------------------------------ recognition

@@ -214,11 +214,36 @@ def test_short_rows_and_what_several_threads_look_for_stay_as_they_are() -> None
     assert "best0" not in hb.compile(out, target="sm_90a").source
 
 
+def texts_of(out: hl.Func) -> list[str]:
+    sizes = {"a": (64, 5000), "out": (64,)}
+    return hb.compile(out, target="sm_90a", schedule="auto", sizes=sizes).source.split("__global__")
+
+
 def test_what_a_search_begins_with_is_no_load() -> None:
-    """Threads wait for nothing but their row before they have looked at it."""
-    out = of_rows()[0]
-    source = hb.compile(
-        out, target="sm_90a", schedule="auto", sizes={"a": (64, 5000), "out": (64,)}
-    ).source
-    search = next(k for k in source.split("__global__") if "turn_held" in k)
-    assert search.index("turn_held") < search.index("await_launches()")
+    """Threads wait for nothing but their row, and no kernel before stores it."""
+    _, search, last = texts_of(of_rows()[0])
+    assert "turn_held" in search
+    assert "await_launches" not in search
+    assert "await_launches" in last
+
+
+def of_rows_beyond(least: Callable[[hl.ImageParam, hl.Var], Any]) -> Made:
+    """The place of the largest of a row that is more than something of the row."""
+    a, out, best = hl.ImageParam(F32, 2, "a"), hl.Func("out"), hl.Func("best")
+    r, y = hl.RDom([(0, a.width())]), hl.Var("y")
+    best[y] = (hl.i32(-1), least(a, y))
+    better = a[r, y] > best[y][1]
+    found = (hl.select(better, r, best[y][0]), hl.select(better, a[r, y], best[y][1]))
+    best[y] = found
+    out[y] = best[y][0]
+    return out, lambda v: np.where(v.max(1) > v[:, 0], v.argmax(1), -1)
+
+
+def test_what_differs_from_row_to_row_is_stored_and_read() -> None:
+    assert len(texts_of(of_rows_beyond(lambda a, y: hl.f32(0.5))[0])) == 3
+    assert len(texts_of(of_rows_beyond(lambda a, y: a[0, y])[0])) == 4
+    out, truth = of_rows_beyond(lambda a, y: a[0, y])
+    kernel = hb.compile(out, target="sm_90a", schedule="auto")
+    data = rng.random((7, 1201), dtype=np.float32)
+    data[3, 0] = 2
+    assert np.array_equal(check(kernel, a=data, sizes=(7,)), truth(data))

@@ -22,6 +22,8 @@ CHUNK = 16384  # elements of a line, or parts of them, that a block adds up
 FOLD = 8  # rows of an image that a block adds up, and threads one above the other that do
 HEIGHT = 256  # rows of columns that a block adds up
 JOINED = 32  # threads one below the other that add up what blocks have, who knows how many
+NARROW, DEEP = 8, 64  # the same side by side, and below, where those would take many turns
+TURNS = 4
 ELEMENTS, FEWER = 32, 16  # of a row that a thread has where they lie in vectors, up to that many
 SHARE = 64  # bytes of these of all arrays, if those are not fewer than the least
 SINGLE = 4  # elements where they do not
@@ -227,11 +229,13 @@ def columns(
     x: Any,
     found: Sequence[Columns],
     lanes: int,
-    wide: int = LANES,
+    wide: int | None = None,
 ) -> Grid:
     """A kernel whose blocks compute neighbours of ``reader`` along ``x``, ``lanes`` by each of so
     many threads side by side (``wide``), and what is ``found`` at them.
     """
+    below = max(c.below for c in found)
+    wide = wide or (NARROW if below == DEEP else LANES)
     xo, xi, xl = script.variables("xo", "xi", "xl")
     outer = [a for a in reader.args() if a.name() != x.name()]
     inner = vectors(script, reader.compute_root(), x, wide, lanes)
@@ -254,15 +258,21 @@ def columns(
         met.reorder(*inner, thread, u, *own).gpu_threads(thread, u)
         each.compute_at(met, thread)
         c.func.compute_at(reader, xi)
-    below = max(c.below for c in found)
     return Grid(text=f"{wide * lanes} columns a block, {below} threads each")
 
 
 def columns_in_parts(
-    script: Script, func: Recorded, x: Any, along: int, height: int | None, lanes: int, width: int
+    script: Script,
+    func: Recorded,
+    x: Any,
+    along: int,
+    height: int | None,
+    lanes: int,
+    width: int,
+    told: int,
 ) -> Columns:
-    """A kernel that adds up parts of about so many columns (``width``), if they may be high; what
-    is left of them.
+    """A kernel that adds up parts of about so many columns (``width``), if they may be high, and
+    are about so high as far as is ``told``; what is left of them.
     """
     rvars = list(func.rvars(0))
     line = rvars.pop(along)
@@ -280,4 +290,5 @@ def columns_in_parts(
     wide = min(LANES, max(WARPS, _power(-(-width // lanes))))
     found = Columns(parts, x, line, WARPS * LANES // wide)
     columns(script, parts.in_(), x, [found], lanes, wide)
-    return Columns(func, x, rv, JOINED)
+    many = told > TURNS * JOINED * HEIGHT
+    return Columns(func, x, rv, DEEP if many else JOINED)

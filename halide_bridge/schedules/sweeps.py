@@ -102,10 +102,11 @@ class Sweeps:
     def _columns(self, member: Member) -> rows.Columns:
         func, sweep = self._func(member), self._sweep(member)
         x = next(a for a in func.args() if a.name() == sweep.kept)
-        height = number(member.stages[1].reduced[sweep.along].extent)
+        extent = member.stages[1].reduced[sweep.along].extent
         lanes = self._neighbours(member, sweep.kept)
         width = self.known.extent(member, member.args.index(sweep.kept))
-        return rows.columns_in_parts(self.script, func, x, sweep.along, height, lanes, width)
+        height, told = number(extent), self._extent(extent) or 0
+        return rows.columns_in_parts(self.script, func, x, sweep.along, height, lanes, width, told)
 
     def _part(self, member: Member, own: Any, shared: bool) -> rows.Part:
         func, sweep, lanes = self._func(member), self._sweep(member), self._lanes(member)

@@ -298,12 +298,22 @@ def test_few_columns_have_more_threads_below_each_other(columns: int, below: int
     sizes = {"table": (200_000, columns), "means": (columns,)}
     schedule = hb.autoschedule(means, target="sm_90a", sizes=sizes)
     assert f"split(rl, ro, ri, {below})" in schedule.source
+    assert "8 columns a block, 64 threads each" in schedule.report
     kernel = hb.compile(means, target="sm_90a")
     for shape in ((333, columns % 4091), (257, 61), (1, 3)):
         data = np.random.default_rng(0).random(shape).astype(np.float32)
         wanted = data.astype(np.float64).mean(0)
         for run in (kernel.interpret, lambda **a: check(kernel, **a)):
             assert np.allclose(run(table=data, sizes=wanted.shape), wanted, rtol=1e-5)
+
+
+def test_few_parts_of_columns_are_joined_by_few_threads() -> None:
+    for height, columns in ((8192, 4096), (8192, 64), (None, 64)):
+        table, means = hl.ImageParam(hl.Float(32), 2, "table"), hl.Func("means")
+        means[x] = hl.sum(table[x, hl.RDom([(0, table.height())], "r")])
+        sizes = None if height is None else {"table": (height, columns), "means": (columns,)}
+        report = hb.autoschedule(means, target="sm_90a", sizes=sizes).report
+        assert "32 columns a block, 32 threads each" in report
 
 
 @pytest.mark.parametrize(("length", "parts"), [(300, False), (16384, False), (40_001, True)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from math import gcd
 
 from halide_bridge.records import ELEMENT
@@ -25,14 +25,17 @@ def lanes_of(
     *,
     pixels: bool = False,
     channel: tuple[str, int] = ("", 1),
+    rows: Set[str] = frozenset(),
 ) -> int:
     """Of a thread whose neighbours are those along a variable; 1 where it reads no neighbours.
     ``stored``: bytes of an element that it stores along it; ``pixels``: neighbours may be some
     elements of each pixel, too. ``channel``: a variable that a thread has so many values of.
+    ``rows``: variables without which nothing is read but what is the same for all rows, in the
+    cache: its vectors may be several.
     """
     pixels = pixels or channel[1] > 1
     read = [
-        (part.type.bytes, near)
+        (part.type.bytes if not rows or _mentions(part.args, rows) else 1, near)
         for e in body.expressions
         for part in walk_expr(e)
         if isinstance(part, Call)
@@ -45,6 +48,10 @@ def lanes_of(
     while lanes > 1 and lanes * channel[1] * body.operations > MOST:
         lanes //= 2
     return lanes
+
+
+def _mentions(indices: tuple[Expr, ...], names: Set[str]) -> bool:
+    return any(free_vars(i) & names for i in indices)
 
 
 def _near(indices: tuple[Expr, ...], along: str) -> int:

@@ -61,7 +61,8 @@ class Sweeps:
         lanes, each = 1, min(part.lanes for part in parts)
         if inner:
             body = self.placement.bodies[member.name][0]
-            lanes = lanes_of(body, inner[0].name(), member.types[0].bytes)
+            stored, along = member.types[0].bytes, inner[0].name()
+            lanes = lanes_of(body, along, stored, rows=frozenset(shared.rows))
             each = min(lanes, each)
             if each > 1:  # an element is of one thread all through the kernel
                 lanes, parts = each, [replace(part, lanes=each) for part in parts]
@@ -143,9 +144,10 @@ class Sweeps:
         return total > FEW or (length is not None and length <= rows.CHUNK)
 
     def _bytes(self, reader: Member, mine: list[Member], shared: Shared) -> int:
-        """Of all arrays that are read, for an element of a row."""
+        """Of all arrays that are read, for an element of a row, but for what all rows share."""
         along = {*(r.name for m in mine for r in m.stages[1].reduced), *reader.args}
         along -= {*shared.rows}
+        of_rows = {*shared.rows, *(a for m in mine for a in m.args)}
         bodies = (body for m in (reader, *mine) for body in self.placement.bodies[m.name])
         found = {
             part.name: part.type.bytes
@@ -154,7 +156,7 @@ class Sweeps:
             for part in walk_expr(e)
             if isinstance(part, Call)
             and ELEMENT in part.name
-            and any(free_vars(i) & along for i in part.args)
+            and all(any(free_vars(i) & names for i in part.args) for names in (along, of_rows))
         }
         return max(1, sum(found.values()))
 

@@ -20,11 +20,12 @@ from selector.lowering.row_loops import Loop, RowLoops
 from selector.lowering.row_values import ROW_VALUE
 
 MOST, LEAST = 32, 16  # elements of a row that a thread has, those of less than a warp the least
-SHARE = 64  # bytes of all that is loaded of these
+SHARE = 64  # bytes of all that is loaded of these, but for what all rows share
 BYTES = 128  # of a thread that stay
 AHEAD = 192  # the same with what later loops load, if that is done early
-FEW = 96  # the same in the largest blocks, which have few registers for each thread
-OTHERS = 30  # registers of a thread beside what stays, and the addresses in each array
+FEW = 112  # the same in the largest blocks, which have few registers for each thread
+OTHERS = 29  # registers of a thread beside what stays, and the addresses in each array
+ADDRESSES = 3
 END = 4  # registers for a further element of an array at an end of a row
 STEP = Var("row.step")
 
@@ -92,7 +93,8 @@ class RowWork:
         if row.threads > MANY and row.blocks == 1:
             self.steps, values, computed = FEW // loaded, {}, 0
         else:
-            bytes_ = 0 if row.blocks > 1 else sum(v.type.bytes for v in used)
+            of_rows = [v for v in used if v.start.constant is None]
+            bytes_ = 0 if row.blocks > 1 else sum(v.type.bytes for v in of_rows)
             elements = elements_of(bytes_, row.threads)
             steps = -(-elements * 3 // (2 * self.rows.lanes))  # the same sizes share a kernel
             self.steps = min(steps, BYTES // max(loaded, computed))
@@ -105,7 +107,7 @@ class RowWork:
         if self.steps * (loaded + ahead) <= AHEAD:
             self.late = {v: f"{KEPT}late.{n}" for n, v in enumerate(late)}
         ends = -(-2 * (self.rows.lanes - 1) // row.threads)
-        others = OTHERS + 2 * arrays + END * len(again) * (ends - 1)
+        others = OTHERS + ADDRESSES * arrays + END * len(again) * (ends - 1)
         registers = others + self.steps * max(loaded, computed) // 4
         return REGISTERS // (row.threads * row.rows * registers)
 
@@ -175,7 +177,7 @@ class RowWork:
 
 
 def elements_of(bytes_: int, threads: int) -> int:
-    """Elements of a row that a thread of so many has, of whose arrays each takes so many bytes."""
+    """Elements of a row that a thread of so many has, each of so many bytes of its row's arrays."""
     if threads == MANY:  # the longest rows of two blocks at a time
         return BYTES // max(bytes_, 1)
     return min(MOST, max(LEAST, SHARE // max(bytes_, 1))) if threads >= WARP else LEAST

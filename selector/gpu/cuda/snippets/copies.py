@@ -62,7 +62,7 @@ template <int bytes> __device__ __forceinline__ void load_anywhere(void* to, con
   constexpr int words = (bytes + 3) / 4, per = bytes > 8 ? 4 : 1;
   constexpr int count = (bytes + 4 * per - 2) / (4 * per) + 1;
   const int shift = (int)((u64)from & (4 * per - 1));
-  if (bytes % 16 == 0 && shift == 0) {
+  if (bytes % 16 == 0 && !shift) {
     #pragma unroll
     for (int i = 0; i < bytes / 16; ++i) {
       const uint4 v = ((const uint4*)from)[i];

@@ -7,8 +7,6 @@ number of 16-byte chunks apart lie in strips (``gpu.ir.layouts.Dealt``).
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 from selector.diagnostics import ScheduleError
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.epilogues.row_registers import declare
@@ -63,12 +61,6 @@ class Placement:
             for s in walk_stmt(self._body)
             if isinstance(s, Allocate) and s.name in self.in_registers
         )
-
-    def own_elements(self, names: Set[str]) -> int:
-        """Of each thread, of what has these names."""
-        kept = self.own & names
-        allocated = (s for s in walk_stmt(self._body) if isinstance(s, Allocate))
-        return sum(constant_elements(s) for s in allocated if s.name in kept)
 
     def stage_elements(self, s: Allocate) -> int:
         """Elements from one stage of a pipeline to the next."""

@@ -40,10 +40,9 @@ from selector.gpu.ir.expressions import (
 from selector.gpu.ir.nodes import Advance, Commit, Drain, Let, State, Sync
 from selector.ir.affine import Affine
 from selector.ir.nodes import Allocate, Expr, For, Stmt, Var
-from selector.ir.traverse import substitute_stmt, union_of_names
+from selector.ir.traverse import substitute_stmt
 from selector.lowering.structure import stored_names
 
-MANY_SUMS = 64  # of a thread; of fewer not measured
 Piece = Callable[[], None]
 
 
@@ -79,14 +78,11 @@ class Mainloop:
 
     def consumers_wait(self) -> bool:
         """Whether consumers hand memory to each other, so that the block waits in every iteration
-        anyway: signals would only be more to do. They are, too, where threads have many sums and
-        other blocks run while one waits.
+        anyway: signals would only be more to do.
         """
         touched = [self.emitter.touched(x) for x in self.work.consumers]
         written = {name for _, writes in touched for name in writes}
-        sums = union_of_names(stored_names(x) for x in self.work.consumers)
-        handed = written & {name for reads, _ in touched for name in reads}
-        return bool(handed) or self.emitter.placement.own_elements(sums) >= MANY_SUMS
+        return bool(written & {name for reads, _ in touched for name in reads})
 
     def _emit(self, unit: Unit, *, in_warp: bool) -> None:
         if unit.must_wait(set(), self.work.names):  # zeros lie beside the copies

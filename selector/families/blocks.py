@@ -9,6 +9,7 @@ loaded, and how many blocks there are to share.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
@@ -28,6 +29,7 @@ SINGLE = 6  # times that, if they come one by one
 PER_TURN = 4  # multiply-adds of a warp for which a multiprocessor needs a clock
 WRITTEN_OUT = 1024  # multiply-adds of a thread that are written out
 SHORTEST = 256  # terms of a part
+GAIN = 2  # times sooner that parts have to be added up: with less they were slower
 LONG = 256  # terms from which a thread has two runs of sums; with fewer what is made of them counts
 HELD = 64  # registers of a thread that sums may take, of the 128 that it has; of 255 twice as many
 
@@ -140,22 +142,27 @@ def ranked(
             space.append(Tile(2 * RUN, 16, LANES, WARPS))
     least = min(space, key=lambda tile: tile.n * tile.m)
     fitting = [tile for tile in space if tile.fits(sums)] or [least]
-    cut = [longest if tile.runs == 1 else 0 for tile in fitting]  # of two runs not measured
-    return [_in_parts(sums, t, machine, n) for t, n in zip(fitting, cut, strict=True)]
+    whole = [cycles(sums, tile, machine) for tile in fitting]
+    found = [(clocks, tile, 1) for clocks, tile in zip(whole, fitting, strict=True)]
+    cut = [tile for tile in fitting if tile.runs == 1]  # of two runs not measured
+    parts = [x for tile in cut for x in _in_parts(sums, tile, machine, longest)]
+    return [*found, *(x for x in parts if x[0] * GAIN <= min(whole))]
 
 
-def _in_parts(sums: Sums, tile: Tile, machine: Machine, longest: int) -> tuple[float, Tile, int]:
-    """With the best number of parts, which have to be added up."""
-    found = [(cycles(sums, tile, machine), 1)]
+def _in_parts(
+    sums: Sums, tile: Tile, machine: Machine, longest: int
+) -> Iterator[tuple[float, Tile, int]]:
+    """With twice as many parts and so on, which have to be added up: by blocks of ``LANES``
+    results, two on a multiprocessor.
+    """
     parts, results = 2, sums.n * sums.m * sums.others * sums.registers
+    rounds = ceil(results / (2 * LANES * machine.multiprocessors))
     while parts * SHORTEST <= longest:
         each = replace(sums, others=sums.others * parts, terms=ceil(sums.terms / parts))
         microseconds = 2 * machine.launch + 2 * BYTES * parts * results / (machine.l2 * 1e6)
-        added = microseconds * machine.megahertz
-        found.append((cycles(each, tile, machine) + added, parts))
+        added = microseconds * machine.megahertz + rounds * START
+        yield cycles(each, tile, machine) + added, tile, parts
         parts *= 2
-    clocks, parts = min(found)
-    return clocks, tile, parts
 
 
 def _narrower(n: int) -> list[int]:

@@ -23,7 +23,7 @@ from selector.ir.nodes import Block, For, ForKind, IntImm, Load, Stmt, Store, Va
 from selector.ir.simplify import add, mul
 from selector.ir.traverse import substitute_stmt, walk_expr, walk_stmt
 
-VECTOR_BYTES = 16
+VECTOR_BYTES, WORD = 16, 4  # smaller elements come by words, not measured to gain
 AT_ONCE = 16  # elements of vectors that a thread well has in registers beside its sums
 
 
@@ -43,9 +43,9 @@ def by_vectors(loop: For, n: int) -> Stmt:
     sums = [_sum(s, loop.name) for s in stores]
     found = [s for s in sums if s]
     sizes = {x.type.bytes for s in found for x in s.loads}
-    if len(found) < len(sums) or len(sizes) != 1 or not _apart(found):
+    if len(found) < len(sums) or sizes != {WORD} or not _apart(found):
         return loop
-    run = VECTOR_BYTES // sizes.pop()
+    run = VECTOR_BYTES // WORD
     loads = {x for s in found for x in s.loads}
     if n % run or len(loads) * run <= AT_ONCE:
         return loop

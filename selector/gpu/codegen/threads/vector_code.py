@@ -12,13 +12,20 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import c_type
 from selector.gpu.codegen.threads.lanes import LANE
 from selector.gpu.codegen.threads.needs import Needs
-from selector.gpu.codegen.threads.vectors import SHIFT, Vectors, Window, is_kept
+from selector.gpu.codegen.threads.vectors import (
+    SHIFT,
+    VECTOR_BYTES,
+    Vectors,
+    Window,
+    is_kept,
+)
 from selector.gpu.ir.expressions import (
     all_of,
     at_least,
     behind,
     both,
     element,
+    equal,
     masked,
     minus,
     number,
@@ -196,26 +203,42 @@ def load_vector(window: Window, k: int, context: KernelContext, wanted: Expr | N
 
 
 def _load_anywhere(window: Window, context: KernelContext, aligned: bool) -> None:
-    """All at once, by words; rows of pixels as vectors where they begin at multiples."""
+    """All at once, by words; as vectors where that is a multiple (rows of what is stored often
+    begin as those of what is loaded do), and rows of pixels where they begin at multiples.
+    """
     storage, size = window.storage, window.storage.type.bytes
     bytes_ = (window.high - window.low) * size
     count = -(-bytes_ // WORD) * WORD // size
     w, rows = context.writer, window.rows if _is_row(window) else 1
-    w.add(Array(window.name, c_type(storage.type), count, max(WORD, size, rows * size)))
+    whole_vectors = rows == 1 and bytes_ % VECTOR_BYTES == 0
+    alignment = VECTOR_BYTES if whole_vectors else max(WORD, size, rows * size)
+    w.add(Array(window.name, c_type(storage.type), count, alignment))
     at = context.scalar.number((window.start + window.low).to_expr())
     source = behind(pointer(storage.base), storage.start, at)
     whole = LoadVector(pointer(window.name), number(0), source, bytes_, "anywhere")
+    if whole_vectors:
+        over = Call(UINT64, "bitwise_and", (Cast(UINT64, source), IntImm(VECTOR_BYTES - 1, UINT64)))
+        with w.when(equal(over, IntImm(0, UINT64))):
+            _load_vectors(window, source, VECTOR_BYTES // size, context)
+        with w.otherwise():
+            w.add(whole)
+        return
     if rows == 1:
         w.add(whole)
         return
     flag = context.aligned_flag(window.buffer, rows, window.pixels)
     with nullcontext() if aligned else w.when(flag):
-        for k in range(0, window.high - window.low, rows):
-            start = behind(source, IntImm(k))
-            w.add(LoadVector(pointer(window.name), number(k), start, rows * size))
+        _load_vectors(window, source, rows, context)
     if not aligned:
         with w.otherwise():
             w.add(whole)
+
+
+def _load_vectors(window: Window, source: Expr, per: int, context: KernelContext) -> None:
+    """All of it, from where a vector begins."""
+    for k in range(0, window.high - window.low, per):
+        start, bytes_ = behind(source, IntImm(k)), per * window.storage.type.bytes
+        context.writer.add(LoadVector(pointer(window.name), number(k), start, bytes_))
 
 
 def _load_elements(window: Window, context: KernelContext) -> None:

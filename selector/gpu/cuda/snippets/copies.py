@@ -57,20 +57,11 @@ __device__ __forceinline__ void store_shifted(Shifted s) {
 """,
     "load_anywhere": """\
 // So many bytes from any address to whole words of a thread's own: the aligned vectors, or words,
-// that hold some of them, shifted; nothing is where vectors begin at it.
+// that hold some of them, shifted.
 template <int bytes> __device__ __forceinline__ void load_anywhere(void* to, const void* from) {
   constexpr int words = (bytes + 3) / 4, per = bytes > 8 ? 4 : 1;
   constexpr int count = (bytes + 4 * per - 2) / (4 * per) + 1;
   const int shift = (int)((u64)from & (4 * per - 1));
-  if (bytes % 16 == 0 && !shift) {
-    #pragma unroll
-    for (int i = 0; i < bytes / 16; ++i) {
-      const uint4 v = ((const uint4*)from)[i];
-      ((u32*)to)[4 * i] = v.x; ((u32*)to)[4 * i + 1] = v.y;
-      ((u32*)to)[4 * i + 2] = v.z; ((u32*)to)[4 * i + 3] = v.w;
-    }
-    return;
-  }
   const char* const at = (const char*)from - shift;
   u32 w[count * per + 1];
   #pragma unroll

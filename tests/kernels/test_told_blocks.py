@@ -88,3 +88,9 @@ def test_a_number_that_nobody_asked_for_has_no_say_in_what_starts_early() -> Non
     assert given.resident == 8
     assert crowd(given, later, HOPPER) == crowd(earlier, later, HOPPER) == 0
     assert crowd(given, later, HOPPER, asked=8) == 8
+
+
+def test_no_more_blocks_are_asked_for_than_threads_fit() -> None:
+    for threads, blocks in ((32, 32), (256, 8), (1024, 2)):
+        kernel = holding(8, threads=threads)
+        assert budget_registers(kernel, resident=32, shared_memory=227 << 10).resident == blocks

@@ -42,7 +42,7 @@ from selector.targets import Multiprocessor
 REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
 MOST_BOUND = 255  # of a thread without setmaxnreg
 LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
-WARP, GROUP = 32, 128  # threads
+WARP, GROUP, MOST_THREADS = 32, 128, 2048  # threads, the last of a multiprocessor at most
 WORDS = {32: 20, 40: 36, 64: 72}  # of arrays that a thread may have with so many registers
 BESIDE = 16  # registers at most beside those words, where so many are taken anyway
 FEW, MANY = 8, 8  # elements that are loaded one by one; iterations of a loop
@@ -70,7 +70,8 @@ def budget_registers(
     own = kernel.shared - kernel.alignment
     if resident == 1 and own == 0 and multiprocessor is not None:
         return replace(kernel, resident=_of_threads(kernel, multiprocessor))
-    blocks = max(1, min(resident, (shared_memory + RESERVED) // (own + RESERVED)))
+    room = min((shared_memory + RESERVED) // (own + RESERVED), MOST_THREADS // kernel.threads)
+    blocks = max(1, min(resident, room))
     # Memory for swizzled tiles leaves room for few blocks anyway.
     told = blocks > 1 or kernel.alignment > SHARED_ALIGNMENT
     return replace(kernel, resident=blocks) if told else kernel

@@ -20,16 +20,21 @@ BYTE = 8  # bits
 def stage_tables(
     script: Script, func: Recorded, grid: Grid, body: Body, placement: Placement
 ) -> None:
-    """Have the tables that a kernel looks up copied by its blocks."""
+    """Have the tables that a kernel looks up copied by its blocks: those that it reads itself, not
+    by way of what is inside of it.
+    """
     if grid.block is None:
         return
     program, counts = placement.program, dict[str, set[int | None]]()
     for a in body.reads():
         counts.setdefault(a.func, set()).add(_entries(a.indices))
+    itself = {a.func for a in program.members[body.stage.func].accesses()}
     given = {a.func: m for m in program if is_argument(m, program) for a in m.accesses()}
     for name, (count, *others) in counts.items():
         member = program.members.get(name) or given.get(name)
         if member is None or count is None or others or len(member.types) != 1:
+            continue
+        if member.name not in itself:
             continue
         if name not in given and placement.places[name] is not Place.KERNEL:
             continue

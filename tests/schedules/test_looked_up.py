@@ -61,6 +61,19 @@ def test_large_tables_stay(of: str, entries: int) -> None:
     assert "GPUShared" not in scheduled(partial(looked_up, of, "float32", entries))
 
 
+def by_another() -> Plain:
+    """Looked up by a Func that is computed inside of the kernel's."""
+    photo, table = hl.ImageParam(U8, 2, "photo"), hl.ImageParam(F32, 1, "table")
+    seen, out = hl.Func("seen"), hl.Func("out")
+    seen[x, y] = table[hl.i32(photo[x, y])]
+    out[x, y] = seen[x, y] * 2 + 1
+    return Plain(out, [(photo, bytes_(19, 531)), (table, floats(256))], (19, 531))
+
+
+def test_what_another_looks_up_stays() -> None:
+    assert "GPUShared" not in scheduled(by_another)
+
+
 def by_place() -> Plain:
     a, b, out = hl.ImageParam(F32, 2, "a"), hl.ImageParam(F32, 1, "b"), hl.Func("out")
     out[x, y] = a[x, y] * b[hl.clamp(x, 0, 200)]

@@ -9,7 +9,7 @@ from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.codegen.arrangement import Arrangement
 from selector.gpu.codegen.epilogues.regions import Registers
-from selector.gpu.codegen.scalars.legal import ScalarEmitter
+from selector.gpu.codegen.scalars.legal import Around, ScalarEmitter
 from selector.gpu.codegen.scalars.names import Names
 from selector.gpu.codegen.scalars.storage import Space, Storage
 from selector.gpu.codegen.shared_memory import SharedMemory
@@ -110,9 +110,8 @@ class KernelContext:
 
     @property
     def scalar(self) -> ScalarEmitter:
-        return ScalarEmitter(
-            self.names, self.storages, self.quotient_name, self.facts.inside, self.indices.threads
-        )
+        around = Around(self.facts.inside, self.indices.threads)
+        return ScalarEmitter(self.names, self.storages, self.quotient_name, around)
 
     def quotient_name(self, e: Binary) -> str | None:
         """The name of a number that takes a division or an extremum to work out: an argument where

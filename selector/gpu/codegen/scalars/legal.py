@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from typing import assert_never
 
+from selector.dataclass import dataclass
 from selector.diagnostics import EmitError
 from selector.gpu.codegen.scalars.builtins import (
     RAW_ARGUMENTS,
@@ -69,6 +70,16 @@ from selector.ir.traverse import free_vars
 from selector.ir.types import FLOAT16, FLOAT32, UINT16, UINT32, Kind, Type
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What is known where expressions stand: loads ``inside`` their arrays, which need no test, and
+    the variables that number ``threads`` whose sums take vectors of terms.
+    """
+
+    inside: Set[Load] = frozenset()
+    threads: Set[str] = frozenset()
+
+
 class ScalarEmitter:
     """Makes scalar expressions legal, given where buffers live and what variables are called.
 
@@ -82,14 +93,12 @@ class ScalarEmitter:
         names: Names,
         storages: dict[str, Storage],
         known: Callable[[Binary], str | None] | None = None,
-        inside: Set[Load] = frozenset(),
-        threads: Set[str] = frozenset(),
+        around: Around = Around(),  # noqa: B008 - frozen
     ) -> None:
         self.names = names
         self.storages = storages
         self.known = known  # the name of a number that is worked out elsewhere
-        self.inside = inside  # loads that need no test
-        self.threads = threads  # variables that number threads whose sums take vectors of terms
+        self.around = around
 
     # ------------------------------------------------------------------ expressions
 
@@ -231,7 +240,9 @@ class ScalarEmitter:
         first = None
         if storage.start is not None and storage.panels is None and storage.strips is None:
             at = to_affine(index)
-            own = Affine(tuple(t for t in at if any(free_vars(a) & self.threads for a in t[0])))
+            own = Affine(
+                tuple(t for t in at if any(free_vars(a) & self.around.threads for a in t[0]))
+            )
             if own.terms:
                 first, index = self.number(own.to_expr()), (at - own).to_expr()
         place = storage.place(self.number(index))
@@ -267,7 +278,7 @@ class ScalarEmitter:
         """A load of one element: 0 outside the buffer and where the predicate is false."""
         storage = self.storages[e.buffer]
         found = self.access(storage, e.index)
-        guard = None if e in self.inside else self.bounds(storage, e.index)
+        guard = None if e in self.around.inside else self.bounds(storage, e.index)
         return guarded(found, guard, None if e.predicate is None else self.legal(e.predicate))
 
 

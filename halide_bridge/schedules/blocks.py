@@ -92,7 +92,7 @@ def blocks_for(
             anywhere = _gains_tiles(reader or member, order[found.n], tile, run, known)
             staged = boxes_of(found, tile, runs, member, anywhere=anywhere)
             if staged is None:
-                return None
+                break
             ahead = AHEAD if any(k < lengths[r] for r, k in runs.items()) else 1
             boxes = ((width[part.func], box) for part, box in staged if part.kept)
             taken = sum(bytes_ * prod(box.extents) for bytes_, box in boxes)

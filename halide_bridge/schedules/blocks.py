@@ -73,20 +73,24 @@ def blocks_for(
     reads does not fit into shared memory. ``reader``: who makes something of the sums, in that
     ``order`` of its dimensions.
     """
-    work, longest = written(member.stages[1].values[0]), _longest(member, known)
+    work = written(member.stages[1].values[0])
+    lengths = {r.name: known.value(r.extent) for r in member.stages[1].reduced}
+    longest = max(lengths.values()) if associative(member) else 0  # that may be cut into parts
     bodies = placement.bodies[reader.name] if reader else ()
     last = sum(written(value) for body in bodies for value in body.values)
     ranks = [
         (clocks, r, tile, parts)
         for r in reuse.alternatives
         for clocks, tile, parts in ranked(
-            _sums(r, member, (work, last), known), machine, flat=r.m is None, longest=longest
+            _sums(r, member, (work, last), known, lengths),
+            machine,
+            flat=r.m is None,
+            longest=longest,
         )
     ]
     ranks.sort(key=lambda rank: rank[0])
     width = {r.func: placement.program.members[r.func].types[0].bytes for r in reuse.reads}
     run = max(_run(name, placement) for name in width)
-    lengths = {r.name: known.value(r.extent) for r in member.stages[1].reduced}
     for every in _runs(reuse, lengths):
         for (_, found, tile, parts), runs in product(ranks, every):
             anywhere = _gains_tiles(reader or member, order[found.n], tile, run, known)
@@ -100,13 +104,6 @@ def blocks_for(
                 part = _part(runs, parts, lengths)
                 return Blocks(found, tile, runs, staged, work, anywhere, part, ahead)
     return None
-
-
-def _longest(member: Member, known: Guess) -> int:
-    """Of the variables of a sum that may be cut into parts; 0 if it may not."""
-    if not associative(member):
-        return 0
-    return max(known.value(r.extent) for r in member.stages[1].reduced)
 
 
 def _part(
@@ -183,10 +180,11 @@ def _singly(read: Read, names: Sequence[str], lengths: Mapping[str, int | None])
     return inner.factors.keys().isdisjoint(names) and row % RUN != 0
 
 
-def _sums(reuse: Reuse, member: Member, work: tuple[int, int], known: Guess) -> Sums:
+def _sums(
+    reuse: Reuse, member: Member, work: tuple[int, int], known: Guess, told: Mapping[str, int]
+) -> Sums:
     extents = [known.extent(member, d) for d in range(len(member.args))]
     m = 1 if reuse.m is None else extents[reuse.m]
-    told = {r.name: known.value(r.extent) for r in member.stages[1].reduced}
     terms = prod(max(1, n) for n in told.values())
     names = [member.args[d] for d in (reuse.n, reuse.m) if d is not None]
     first, *_ = next(_runs(reuse, told)) if None in reuse.reduced.values() else ({},)

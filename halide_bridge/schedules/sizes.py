@@ -5,7 +5,7 @@ They decide what is fast, never what is right: a kernel takes any size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from halide_bridge.names import plain
@@ -115,6 +115,15 @@ def _buffer(member: Member, program: Program) -> str:
     """The name that Halide has for an output or an argument."""
     read = next(accesses(member.stages[0].values[0]), None)
     return member.name if member.name in program.outputs or read is None else read.func
+
+
+def sources_of(name: str, program: Program) -> Iterator[Member]:
+    """The Func that holds what is read under a name: itself, or that of an argument."""
+    if name in program.members:
+        yield program.members[name]
+    for m in program:
+        if is_argument(m, program) and any(a.func == name for a in m.accesses()):
+            yield m
 
 
 def is_argument(member: Member, program: Program) -> bool:

@@ -8,7 +8,7 @@ from halide_bridge.schedules.kernels import Grid
 from halide_bridge.schedules.recognise.facts import Body, Place, Placement
 from halide_bridge.schedules.recognise.program import accesses
 from halide_bridge.schedules.recorder import Recorded, Script
-from halide_bridge.schedules.sizes import is_argument
+from halide_bridge.schedules.sizes import sources_of
 from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Binary, BinaryOp, Cast, Expr, IntImm
 from selector.ir.types import Kind
@@ -29,14 +29,13 @@ def stage_tables(
     for a in body.reads():
         counts.setdefault(a.func, set()).add(_entries(a.indices))
     itself = {a.func for a in program.members[body.stage.func].accesses()}
-    given = {a.func: m for m in program if is_argument(m, program) for a in m.accesses()}
     for name, (count, *others) in counts.items():
-        member = program.members.get(name) or given.get(name)
+        member = next(sources_of(name, program), None)
         if member is None or count is None or others or len(member.types) != 1:
             continue
         if member.name not in itself:
             continue
-        if name not in given and placement.places[name] is not Place.KERNEL:
+        if member.name == name and placement.places[name] is not Place.KERNEL:
             continue
         if count * member.types[0].bytes <= LARGEST:
             source = script.func(member.label, member.handle).stored()

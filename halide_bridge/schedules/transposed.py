@@ -9,14 +9,12 @@ time, so that a column's elements lie in different banks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from halide_bridge.schedules.kernels import LINE, Grid, fused
 from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement
 from halide_bridge.schedules.recognise.program import Access, Member
 from halide_bridge.schedules.recorder import Recorded, Script
-from halide_bridge.schedules.sizes import is_argument
+from halide_bridge.schedules.sizes import sources_of
 from halide_bridge.stock import GPU_SHARED
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
@@ -91,7 +89,7 @@ def _turned(
     access: Access, sides: tuple[str, ...], member: Member, placement: Placement
 ) -> Turned | None:
     """What is read so, if nobody else reads it."""
-    source = next(_sources(access, placement), None)
+    source = next(sources_of(access.func, placement.program), None)
     if source is None:
         return None
     way = [source]
@@ -107,16 +105,6 @@ def _turned(
 
 def _is_inside(member: Member, placement: Placement) -> bool:
     return placement.places[member.name] is Place.INSIDE
-
-
-def _sources(access: Access, placement: Placement) -> Iterator[Member]:
-    """The Func that holds what is read: itself, or that of an argument."""
-    program = placement.program
-    if access.func in program.members:
-        yield program.members[access.func]
-    for m in program:
-        if is_argument(m, program) and any(a.func == access.func for a in m.accesses()):
-            yield m
 
 
 def by_tiles(

@@ -25,8 +25,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Commit, Drain, Fence, Sync
 from selector.ir.nodes import Call, Expr
-
-WARP = 32
+from selector.lowering.row_folds import WARP
 
 
 @dataclass(slots=True)

@@ -64,6 +64,15 @@ class Blocks:
         steps = {*self.around, *self.runs} if self.runs else set[str]()
         return any(steps & r.indices[d].factors.keys() for r in part.reads)
 
+    def strays(self, part: Part, d: int, run: int, args: Sequence[str]) -> bool:
+        """Whether tiles begin at other elements of a ``run`` along a dimension of what is read: one
+        tile after the other, or along dimensions (of ``args``) that blocks have one of.
+        """
+        dims = [args[i] for i in (self.reuse.n, self.reuse.m) if i is not None]
+        steps = dict(zip(dims, self.tile.extents, strict=False))
+        indices = [r.indices[d].factors.items() for r in part.reads]
+        return any(f * steps.get(v, 1) % run for i in indices for v, f in i if v in args)
+
 
 def blocks_for(
     reuse: Reuse, member: Member, reader: Member | None, order: Sequence[int],
@@ -280,7 +289,7 @@ def _tiles(
         update.unroll(unrolled)
     for part, box in blocks.staged:
         at = (func, outer[0]) if outer else (stored, block)
-        _stage(script, part, box, blocks, func, at, placement, member.args[reuse.n])
+        _stage(script, part, box, blocks, func, at, placement, member)
     if tile.resident > 1:
         resident_blocks(stored, tile.resident)
 
@@ -346,10 +355,10 @@ def _stage(
     func: Recorded,
     at: tuple[Recorded, Any],
     placement: Placement,
-    n: str,
+    sums: Member,
 ) -> None:
     """Have what a block reads of a Func brought to shared memory."""
-    member = placement.program.members[part.func]
+    member, n = placement.program.members[part.func], sums.args[blocks.reuse.n]
     source = script.func(member.label, member.handle).stored()
     own = part.dimension
     staged = source.in_(func) if own is None else clone(source, func, func.args()[own])
@@ -363,7 +372,7 @@ def _stage(
         staged.reorder_storage(args[along], *others)
         staged.align_storage(args[along], box.rounded(along, run) + run)
     for d, (arg, extent) in enumerate(zip(args, box.extents, strict=True)):
-        whole_runs = d == along and len(args) > 1
+        whole_runs = d == along and len(args) > 1 and not blocks.strays(part, d, run, sums.args)
         staged.bound_extent(arg, box.rounded(d, run) if whole_runs else extent)
         first = box.first[d]
         aside = first is None or first % run != 0

@@ -274,12 +274,17 @@ def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Place
         else:
             parallel += [free.pop(name) for name in sorted(free_vars(index) & free.keys())]
     serial = [v for v in rvars if not any(_same(v, p) for p in parallel)]
-    kinds = {is_rvar(p) for p in parallel[2:]}
-    if len(kinds) > 1:  # such loops cannot be fused
-        kept = [p for p in parallel[2:] if not is_rvar(p)]
-        serial += [p for p in parallel[2:] if is_rvar(p)]
-        parallel = [*parallel[:2], *kept]
-    return spread(script, func.update(stage.number - 1), parallel, serial)
+    parallel, more = fusible(parallel)
+    return spread(script, func.update(stage.number - 1), parallel, [*serial, *more])
+
+
+def fusible(parallel: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Without variables of a domain that loops over others would be fused with, and those."""
+    plane, outer = parallel[:2], parallel[2:]
+    more = [p for p in outer if is_rvar(p)]
+    if len(more) in (0, len(outer)):
+        return [*parallel], []
+    return [*plane, *(p for p in outer if not is_rvar(p))], more
 
 
 def _looked_back(stage: Stage, read: Access) -> set[str]:

@@ -352,21 +352,24 @@ class Scheduling:
         func = self._func(member)
         first, *others = member.stages[1:]
         free = [d for d, arg in enumerate(first.free) if arg is not None]
-        sizes = [self.plan.known.extent(member, d) for d in free]
+        known = self.plan.known
+        along = [n for n, r in enumerate(first.reduced) if r.free and Var(r.name) in first.indices]
+        sizes = [known.extent(member, d) for d in free]
         few = not free or prod(sizes) < LANES * self.plan.machine.multiprocessors
-        summed = bool(first.reduced) and not others and associative(member)
+        summed = len(along) < len(first.reduced) and not others and associative(member)
         scatters = summed and few and not all(first.free)
         bins = bins_of(member, self.placement) if scatters else None
         if bins is not None:
             return by_copies(self.script, func, bins, first.reduced)
         if scatters:
-            known = self.plan.known
             turns = prod(max(1, known.value(r.extent)) for r in first.reduced)
             elements = prod(known.extent(member, d) for d in range(len(member.args)))
             bytes_ = elements * member.types[0].bytes
             line = reductions.line_of(turns, bytes_, self.plan.machine.l2_bytes)
-            declared = bool(member.bounds)
-            return reductions.scattered(self.script, func, free, sizes, line, declared=declared)
+            sizes += [max(1, known.value(first.reduced[n].extent)) for n in along]
+            return reductions.scattered(
+                self.script, func, free, along, sizes, line, declared=bool(member.bounds)
+            )
         func.compute_root()
         if member.args and member.name not in self.program.outputs:
             aligned(func, func.args()[0], VECTOR // member.types[0].bytes)

@@ -21,6 +21,7 @@ from halide_bridge.schedules.kernels import (
     Grid,
     along_dims,
     fused,
+    fusible,
     spread,
 )
 from halide_bridge.schedules.lanes import VECTOR, lanes_of
@@ -150,17 +151,20 @@ def scattered(
     script: Script,
     func: Recorded,
     free: Sequence[int],
+    along: Sequence[int],
     sizes: Sequence[int],
     line: int,
     *,
     declared: bool,
 ) -> Grid:
     """Updates of elements that data choose, along all dimensions but those that are ``free`` and
-    about so long (``sizes``): each line of the domain, of so many elements where it has one
-    dimension, has a copy of the Func. ``declared``: the user says how many elements there are, and
-    wherever one of them is computed, Halide computes all.
+    those that variables of the domain go ``along``, about so long (``sizes``): each line of what is
+    left of the domain, of so many elements where that has one dimension, has a copy of the Func.
+    ``declared``: the user says how many elements there are, and wherever one of them is computed,
+    Halide computes all.
     """
-    first, *others = func.rvars(0)
+    domain = func.rvars(0)
+    first, *others = (r for n, r in enumerate(domain) if n not in along)
     if others:
         outer = others[-1]
     else:
@@ -171,9 +175,11 @@ def scattered(
     parts.compute_root()
     spread(script, parts, parts.args())
     update, own = parts.update(0), parts.args()
-    if free:
-        parallel = [*(own[d] for d in free), v]
-        spread(script, update, parallel, parts.rvars(0), extents=[*sizes, CHUNK])
+    beside = [domain[n] for n in along]
+    if free or beside:
+        parallel, more = fusible([*(own[d] for d in free), *beside, v])
+        left = [r for r in parts.rvars(0) if r.name() not in {b.name() for b in beside}]
+        spread(script, update, parallel, [*left, *more], extents=[*sizes, CHUNK])
     else:
         vo, vi = script.variables("vo", "vi")
         update.split(v, vo, vi, LANES)

@@ -130,6 +130,11 @@ def variables(*names: str) -> tuple[Any, ...]:
     return tuple(_hl.Var(name) for name in names)
 
 
+def outermost() -> Any:
+    """The ``hl.Var`` around all loops of a stage."""
+    return _hl.Var.outermost()
+
+
 def rvars(*names: str) -> tuple[Any, ...]:
     """An ``hl.RVar`` of each name."""
     return tuple(_hl.RVar(name) for name in names)

@@ -9,6 +9,7 @@ shares. What only updates in its own order
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -27,6 +28,7 @@ LANES, WARPS = 32, 8  # threads of a block along the two inner dimensions
 LINE = 256  # threads of a block where there is one dimension
 ROWS = 4  # outputs of a thread
 FUSED = 2  # dimensions in one loop: of more Halide does not know that it is at one value of each
+ONE = "one thread: an update may read, or store again, what those before it have stored"
 MODEST = 150  # operations of an output: beyond that a thread computes one
 
 
@@ -275,7 +277,8 @@ def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Place
             parallel += [free.pop(name) for name in sorted(free_vars(index) & free.keys())]
     serial = [v for v in rvars if not any(_same(v, p) for p in parallel)]
     parallel, more = fusible(parallel)
-    return spread(script, func.update(stage.number - 1), parallel, [*serial, *more])
+    grid = spread(script, func.update(stage.number - 1), parallel, [*serial, *more])
+    return grid if parallel else replace(grid, text=ONE)
 
 
 def fusible(parallel: Sequence[Any]) -> tuple[list[Any], list[Any]]:

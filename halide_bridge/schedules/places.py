@@ -41,6 +41,7 @@ from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import is_argument
+from halide_bridge.schedules.steps import by_steps, steps_of
 from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.tables import stage_tables
 from halide_bridge.schedules.transforms import by_transforms, transforms_of
@@ -376,8 +377,11 @@ class Scheduling:
         grid = self._first(member, func)
         for stage in member.stages[1:]:
             scan = scan_of(member, stage, self.placement, self.plan.known)
+            steps = steps_of(member, stage, known, self.plan.machine) if scan is None else None
             if scan is not None:
                 grid = by_scan(self.script, func, scan, self.plan.machine)
+            elif steps is not None:
+                grid = by_steps(self.script, member, stage, steps)
             else:
                 grid = update_kernel(self.script, func, stage, self.placement)
         return grid

@@ -23,7 +23,7 @@ from halide_bridge.groups import Taps, grouped
 from halide_bridge.names import Names, plain
 from halide_bridge.native import native
 from halide_bridge.schedules.recognise.program import named
-from halide_bridge.stock import is_rvar, is_variable, rvars, text_of, variables
+from halide_bridge.stock import is_rvar, is_variable, outermost, rvars, text_of, variables
 
 _NO_WORD = re.compile(r"\W")
 
@@ -134,6 +134,14 @@ class Script:
     def rvars(self, *names: str) -> tuple[Any, ...]:
         """New ``hl.RVar``s."""
         return tuple(self._fresh(name, rvars, "RVar") for name in names)
+
+    def outermost(self) -> Any:
+        """The variable around all loops."""
+        key = ("Var", "")
+        if key not in self._known:
+            self._known[key] = outermost()
+            self._texts[id(self._known[key])] = "hl.Var.outermost()"
+        return self._known[key]
 
     def _fresh(self, name: str, make: Callable[[str], tuple[Any, ...]], kind: str) -> Any:
         key = (kind, name)

@@ -73,7 +73,7 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
     found = _recurrence(stage, along[0])
     if found is None:
         return None
-    if _steps(stage.indices[along[0]], r.name) < 0 and not found.weights:
+    if pace(stage.indices[along[0]], r.name) < 0 and not found.weights:
         return None  # where the first steps are left out, extrema begin with zero
     beside = {member.args[0]} if along[0] else set[str]()
     if any(free_vars(w) & {r.name, *beside} for w in found.weights):
@@ -95,7 +95,7 @@ def scan_of(member: Member, stage: Stage, placement: Placement, known: Guess) ->
 def _along(stage: Stage) -> list[int]:
     """The dimensions that an update walks along."""
     (r,) = stage.reduced
-    return [d for d, index in enumerate(stage.indices) if _steps(index, r.name)]
+    return [d for d, index in enumerate(stage.indices) if pace(index, r.name)]
 
 
 def _recurrence(stage: Stage, along: int) -> Recurrence | None:
@@ -114,7 +114,7 @@ def _memory(stage: Stage) -> int:
     return 0 if numbers is None else numbers.memory
 
 
-def _steps(index: Expr, name: str) -> int:
+def pace(index: Expr, name: str) -> int:
     """By how much an index follows a reduction variable: 1 or, from the end, -1; 0 otherwise."""
     form = Affine.of(index)
     step = form.coefficient(Var(name)).constant
@@ -124,7 +124,7 @@ def _steps(index: Expr, name: str) -> int:
 def _lags(value: Expr, stage: Stage, along: int) -> dict[Expr, int] | None:
     """How far back each read of the Func itself looks; None for one that looks elsewhere."""
     found: dict[Expr, int] = {}
-    step = _steps(stage.indices[along], stage.reduced[0].name)
+    step = pace(stage.indices[along], stage.reduced[0].name)
     for part in walk_expr(value):
         if not (isinstance(part, Call) and part.name.rpartition(ELEMENT)[0] == stage.func):
             continue

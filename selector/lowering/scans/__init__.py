@@ -27,6 +27,7 @@ from selector.lowering.scans.find import find
 from selector.lowering.scans.origins import Origin, begun_with, recurrent, without_array
 from selector.lowering.scans.readers import taken_reader
 from selector.lowering.scans.starts import taken_starts
+from selector.lowering.scans.turns import turns_of
 from selector.lowering.scans.walks import dims_of
 
 __all__ = [
@@ -51,6 +52,9 @@ def spread_scans(
     stored by those that store what is made of it; what some have ``begun`` with is not stored at
     all. ScheduleError for a recurrence over threads that is no scan.
     """
+    turns = turns_of(kernel)
+    if turns is not None:
+        return (turns.shared(),), None
     found = find(kernel)
     if found is None:
         return (kernel,), None

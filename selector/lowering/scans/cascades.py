@@ -20,9 +20,10 @@ from selector.ir.nodes import Compare, CompareOp, Expr, For, ForKind, IntImm, Lo
 from selector.ir.simplify import mul
 from selector.ir.traverse import replaced_all, substitute, walk_expr
 from selector.lowering.scans.build import Scan, whole
-from selector.lowering.scans.find import Spread, find, nested
+from selector.lowering.scans.find import Spread, find
 from selector.lowering.scans.memory import known_weights
 from selector.lowering.scans.steps import begins_at_vectors, earlier
+from selector.lowering.scans.turns import nested
 
 
 def cascade(kernels: Sequence[Stmt], begun: Mapping[str, tuple[Expr, ...]]) -> For | None:

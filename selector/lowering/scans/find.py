@@ -28,6 +28,7 @@ from selector.ir.recurrences import ORDER, TYPES, is_one, recurrence
 from selector.ir.traverse import conjuncts, expr_children, free_vars, walk_expr, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.predicates import slack
+from selector.lowering.scans.turns import nested, turns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,8 @@ class Spread:
 
 
 def find(body: Stmt) -> Spread | None:
+    if turns_of(body) is not None:
+        return None
     nest, then = list(nested(body)), None
     store = nest[-1]
     match store:
@@ -212,16 +215,6 @@ def lag(index: Affine, read: Load, step: Affine) -> int | None:
     """How many steps before what is stored at ``index`` a read looks; None if at none of those."""
     back = index - Affine.of(read.index)
     return next((n for n in range(ORDER + 1) if back == step * n), None)
-
-
-def nested(s: Stmt) -> Iterator[Stmt]:
-    """Statements inside each other, as long as each has one inside."""
-    yield s
-    match s:
-        case For(body=body) | IfThenElse(_, body, None):
-            yield from nested(body)
-        case _:
-            pass
 
 
 def _refuse(store: Store, why: str) -> None:

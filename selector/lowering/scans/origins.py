@@ -28,7 +28,8 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import literal
 from selector.ir.traverse import change_expr, change_stmts, substitute, walk_expr
-from selector.lowering.scans.find import Spread, find, nested
+from selector.lowering.scans.find import Spread, find
+from selector.lowering.scans.turns import nested
 from selector.lowering.scans.walks import coordinates, moved
 from selector.lowering.scans.zeros import without_zeros
 

@@ -33,7 +33,8 @@ from selector.ir.nodes import (
 from selector.ir.simplify import mul
 from selector.ir.traverse import change_stmts, conjuncts, free_vars, substitute, walk_expr
 from selector.lowering.predicates import conjunction, every, slack
-from selector.lowering.scans.find import Spread, find, nested
+from selector.lowering.scans.find import Spread, find
+from selector.lowering.scans.turns import nested
 from selector.lowering.scans.walks import Blocks, blocks_of, coordinates, ends_of, moved, with_loop
 
 LANE = "$reader_lane"

@@ -18,8 +18,9 @@ from selector.ir.lanes import lane
 from selector.ir.nodes import Dim, Expr, For, Load, Stmt, Store, Var
 from selector.ir.traverse import change_stmts, free_vars, replaced_all, walk_expr
 from selector.lowering.predicates import slack
-from selector.lowering.scans.find import Spread, find, nested
+from selector.lowering.scans.find import Spread, find
 from selector.lowering.scans.origins import LOADS, Origin, origin_of
+from selector.lowering.scans.turns import nested
 from selector.lowering.scans.walks import blocks_of, coordinates, ends_of, moved, with_loop
 
 

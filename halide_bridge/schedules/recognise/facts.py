@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import Enum
+from math import prod
 
 from halide_bridge.schedules.recognise.costs import operations
 from halide_bridge.schedules.recognise.narrow import narrowest
@@ -176,12 +177,15 @@ def _is_inside(
     cost = bodies[0].operations
     if len(bodies[0].reads()) <= 1 and cost <= ALWAYS:
         return True
-    times, readers = 0, 0
+    alike = all(_apart(member.stages[0], a) == 1 for a in member.accesses())  # what it reads
+    times, anew, readers = 0, 0.0, 0
     for consumer in program:
         mine = [(s, a, n) for s in consumer.stages for a, n in _reads(s, member, written).items()]
         readers += bool(mine)
-        times += sum(n * _turns(s, a, found, program) for s, a, n in mine)
-    if times > 1 and (times - 1) * cost > STORED * readers:
+        for stage, access, n in mine:
+            turns = n * _turns(stage, access, found, program)
+            times, anew = times + turns, anew + turns / (_apart(stage, access) if alike else 1)
+    if (anew - 1) * cost > STORED * readers:
         found.why[member.name] = f"read {times} times, {cost} operations each"
         return False
     if times * cost > LARGEST:
@@ -227,6 +231,16 @@ def _turns(stage: Stage, access: Access, found: Placement, program: Program) -> 
         if stage.free[d] is not None and arg not in mentioned:
             times *= found.extent(member.name, d) or found.about(member.name, d)
     return times
+
+
+def _apart(stage: Stage, access: Access) -> int:
+    """Of how many elements a stage has one beside each other: of every second pixel of every second
+    row four.
+    """
+    steps = (
+        Affine.of(i).coefficient(Var(a)).constant for i in access.indices for a in stage.free if a
+    )
+    return prod(abs(step) for step in steps if step)
 
 
 def _only_reader(member: Member, found: Placement) -> str:

@@ -1,0 +1,48 @@
+"""What is read at every second pixel alone is computed less often than it is read."""
+
+from __future__ import annotations
+
+import emulation
+import halide as hl
+import numpy as np
+import pytest
+from plain_pipelines import F16, PIPELINES, Plain, floats
+from test_plain_pipelines import by_halide, close
+
+import halide_bridge as hb
+
+pytestmark = pytest.mark.verified("tests/emulation")
+
+c, x, y, n = (hl.Var(name) for name in ("c", "x", "y", "n"))
+INSIDE = "constant_exterior: inside those that read it"
+
+
+def pooled(step: int, shape: tuple[int, ...] = (2, 15, 17, 24)) -> Plain:
+    """The largest of 3 x 3 pixels, with nothing around the image."""
+    image, out, r = hl.ImageParam(F16, 4, "image"), hl.Func("out"), hl.RDom([(0, 3), (0, 3)])
+    least = hl.cast(F16, -60000.0)
+    edge = hl.BoundaryConditions.constant_exterior(image, least)
+    out[c, x, y, n] = hl.maximum(edge[c, step * x + r.x - 1, step * y + r.y - 1, n])
+    number, height, width, channels = shape
+    sizes = (number, -(-height // step), -(-width // step), channels)
+    return Plain(out, [(image, floats(*shape, type_=np.float16))], sizes)
+
+
+@pytest.mark.parametrize("shape", [(2, 15, 17, 24), (1, 8, 16, 64), (1, 5, 3, 9)])
+def test_every_second_pixel_reads_the_image_itself(shape: tuple[int, ...]) -> None:
+    case = pooled(2, shape)
+    assert INSIDE in hb.autoschedule(case.outputs, target="sm_90a").report
+    kernel = hb.compile(case.outputs, target="sm_90a", cache=False)
+    found = emulation.check(kernel, sizes=case.sizes, image=case.arguments[0][1])
+    (wanted,) = by_halide(pooled(2, shape))
+    assert close(np.asarray(found), wanted, 1e-9)
+
+
+def test_every_pixel_reads_what_is_stored_with_its_surroundings() -> None:
+    assert INSIDE not in hb.autoschedule(pooled(1).outputs, target="sm_90a").report
+
+
+def test_what_is_denser_itself_is_stored() -> None:
+    """A level of a pyramid has a quarter of what it reads: computed anew, it would read all that."""
+    report = hb.autoschedule(PIPELINES["pyramid"]().outputs, target="sm_90a").report
+    assert "down0: in a kernel of its own" in report

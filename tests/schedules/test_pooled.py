@@ -43,6 +43,6 @@ def test_every_pixel_reads_what_is_stored_with_its_surroundings() -> None:
 
 
 def test_what_is_denser_itself_is_stored() -> None:
-    """A level of a pyramid has a quarter of what it reads: computed anew, it would read all that."""
+    """A level of a pyramid has a quarter of what it reads, which would be read again."""
     report = hb.autoschedule(PIPELINES["pyramid"]().outputs, target="sm_90a").report
     assert "down0: in a kernel of its own" in report

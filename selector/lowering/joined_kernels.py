@@ -4,9 +4,10 @@
     for block, thread: dy[i] = a[i + s] - a[i]
     for block, thread: m[i] = dx[i] + dy[i]
 
-are one kernel, whose threads read ``a`` once from memory. What a kernel reads that another one has
-stored at the thread's own element, it computes itself: then no thread waits for another. Each part
-runs where its own grid has blocks.
+are one kernel, whose threads read ``a`` once from memory, whatever else each of them reads. What a
+kernel reads that another one has stored at the thread's own element, it computes itself: then no
+thread waits for another. Each part runs where its own grid has blocks. Kernels of one thread that
+follow each other are one in any case.
 """
 
 from __future__ import annotations
@@ -33,9 +34,17 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.traverse import change_exprs, free_vars, substitute_stmt, walk_expr, walk_stmt
+from selector.ir.traverse import (
+    change_exprs,
+    free_vars,
+    substitute_stmt,
+    walk_all_exprs,
+    walk_expr,
+    walk_stmt,
+)
 from selector.lowering.structure import loaded_names, stored_names
 
+ONE = IntImm(1)
 LARGEST = 400  # nodes of a value that is computed again
 
 _PLAIN = (Block, Store, IfThenElse, LetStmt, For)
@@ -53,6 +62,11 @@ class _Part:
     def shape(self) -> tuple[int, tuple[Expr, ...]]:
         return len(self.blocks), tuple(t.extent for t in self.threads)
 
+    @property
+    def single(self) -> bool:
+        """Whether it has one thread."""
+        return all(x.extent == ONE for x in (*self.blocks, *self.threads))
+
     def renamed(self, first: _Part) -> _Part:
         """With the blocks and threads of another one."""
         own = zip((*self.blocks, *self.threads), (*first.blocks, *first.threads), strict=True)
@@ -64,20 +78,35 @@ def join_kernels(kernels: Sequence[For], alone: Set[str]) -> list[For]:
     """Nests of block loops, in order, of which those that read the same arrays are one; but for
     those of Funcs that are to stay ``alone``.
     """
-    done: list[For] = []
-    group: list[_Part] = []
+    groups: list[list[_Part] | For] = []
     stored = [stored_names(s) for s in kernels]
     for s in kernels:
         once = all(sum(name in names for names in stored) == 1 for name in stored_names(s))
-        part = _part(s) if once and s.name.split(".")[0] not in alone else None
-        more = _joined(part, group) if part and group else None
-        if more:
+        part = _part(s) if s.name.split(".")[0] not in alone else None
+        if part is None or not (once or part.single):
+            groups.append(s)
+        elif not _joins(part, groups):
+            groups.append([part])
+    return [_one(group) if isinstance(group, list) else group for group in groups]
+
+
+def _joins(part: _Part, groups: Sequence[list[_Part] | For]) -> bool:
+    """Put a kernel to the last ones that it may be one with, if it waits for none behind these."""
+    for group in reversed(groups):
+        more = _joined(part, group) if isinstance(group, list) else None
+        if isinstance(group, list) and more:
             group.append(more)
-            continue
-        done += [_one(group)] if group else []
-        done += [] if part else [s]
-        group = [part] if part else []
-    return [*done, _one(group)] if group else done
+            return True
+        behind = [p.body for p in group] if isinstance(group, list) else [group]
+        if any(_depends(part.body, s) for s in behind):
+            return False
+    return False
+
+
+def _depends(s: Stmt, before: Stmt) -> bool:
+    """Whether a kernel reads or stores what one before it stores, or stores what that reads."""
+    written, stored = stored_names(s), stored_names(before)
+    return bool(loaded_names(s) & stored or written & (stored | loaded_names(before)))
 
 
 def _part(s: For) -> _Part | None:
@@ -104,15 +133,24 @@ def _joined(part: _Part, group: Sequence[_Part]) -> _Part | None:
     first = group[0]
     if part.shape != first.shape:
         return None
+    if part.single:
+        return part.renamed(first)
     body = part.renamed(first).body
     for other in group:
         body = _computed(body, other.body)
-    read, written = loaded_names(body), stored_names(body)
-    for other in group:
-        stored = stored_names(other.body)
-        if read & stored or written & (stored | loaded_names(other.body)):
-            return None
-    return replace(part, body=body) if read and read == loaded_names(first.body) else None
+    if any(_depends(body, other.body) for other in group):
+        return None
+    read = loaded_names(body)
+    alike = any(read and read == loaded_names(other.body) for other in group)
+    shared = read.intersection(*(_large(other) for other in group))
+    return replace(part, body=body) if alike or shared & _large(replace(first, body=body)) else None
+
+
+def _large(part: _Part) -> set[str]:
+    """Arrays of which each thread reads another element."""
+    own = {x.name for x in part.threads if x.extent != ONE}
+    loads = (e for e in walk_all_exprs(part.body) if isinstance(e, Load))
+    return {e.buffer for e in loads if own <= free_vars(e.index)}
 
 
 def _computed(body: Stmt, s: Stmt) -> Stmt:

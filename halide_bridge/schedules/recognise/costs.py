@@ -96,3 +96,18 @@ def _one(e: Expr) -> int:
             return 0
         case _:
             return 1
+
+
+def inside(e: Expr) -> int:
+    """The same but for conditions that no element decides: where an array ends, say, which blocks
+    inside of it do not ask.
+    """
+    total, waiting = 0, [e]
+    while waiting:
+        part = waiting.pop()
+        total += _one(part)
+        if isinstance(part, Select) and not _loads(part.condition):
+            waiting += [part.then, part.otherwise]
+        elif not (isinstance(part, Call) and ELEMENT in part.name):
+            waiting += expr_children(part)
+    return total

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import field
 from enum import Enum
-from math import prod
 
-from halide_bridge.schedules.recognise.costs import operations
+from halide_bridge.schedules.recognise.costs import inside, operations
 from halide_bridge.schedules.recognise.narrow import narrowest
 from halide_bridge.schedules.recognise.program import (
     Access,
@@ -175,17 +174,14 @@ def _is_inside(
     if resampled_by(member, program) is not None:
         return False
     cost = bodies[0].operations
-    if len(bodies[0].reads()) <= 1 and cost <= ALWAYS:
+    if len(bodies[0].reads()) <= 1 and sum(map(inside, bodies[0].expressions)) <= ALWAYS:
         return True
-    alike = all(_apart(member.stages[0], a) == 1 for a in member.accesses())  # what it reads
-    times, anew, readers = 0, 0.0, 0
+    times, readers = 0, 0
     for consumer in program:
         mine = [(s, a, n) for s in consumer.stages for a, n in _reads(s, member, written).items()]
         readers += bool(mine)
-        for stage, access, n in mine:
-            turns = n * _turns(stage, access, found, program)
-            times, anew = times + turns, anew + turns / (_apart(stage, access) if alike else 1)
-    if (anew - 1) * cost > STORED * readers:
+        times += sum(n * _turns(s, a, found, program) for s, a, n in mine)
+    if times > 1 and (times - 1) * cost > STORED * readers:
         found.why[member.name] = f"read {times} times, {cost} operations each"
         return False
     if times * cost > LARGEST:
@@ -231,16 +227,6 @@ def _turns(stage: Stage, access: Access, found: Placement, program: Program) -> 
         if stage.free[d] is not None and arg not in mentioned:
             times *= found.extent(member.name, d) or found.about(member.name, d)
     return times
-
-
-def _apart(stage: Stage, access: Access) -> int:
-    """Of how many elements a stage has one beside each other: of every second pixel of every second
-    row four.
-    """
-    steps = (
-        Affine.of(i).coefficient(Var(a)).constant for i in access.indices for a in stage.free if a
-    )
-    return prod(abs(step) for step in steps if step)
 
 
 def _only_reader(member: Member, found: Placement) -> str:

@@ -81,7 +81,8 @@ def test_neighbours_of_what_is_stored_are_awaited() -> None:
 
 def test_other_arrays_other_threads_and_directives_keep_kernels_apart() -> None:
     other = hl.ImageParam(F32, 2, "other")
-    assert len(compiled(two(lambda image, f: image[x, y] * other[x, y])).plan.launches) == 2
+    assert len(compiled(two(lambda image, f: other[x, y] * 2)).plan.launches) == 2
+    assert len(compiled(two(lambda image, f: other[x, y] * image[0, y])).plan.launches) == 2
     assert len(compiled(two(lambda image, f: image[x, y] * 2, wide=64)).plan.launches) == 2
     funcs = two(lambda image, f: image[x, y] * 2)
     hb.resident_blocks(funcs[1], 2)
@@ -101,3 +102,41 @@ def test_an_update_of_what_is_stored_stays_behind_it() -> None:
     found = kernel.interpret(image=data, sizes={"f": (5, 40), "g": (5, 40)})
     assert (found["f"] == 3).all()
     assert (found["g"] == 4).all()
+
+
+def test_a_large_array_that_both_read_is_read_once() -> None:
+    other = hl.ImageParam(F32, 2, "other")
+    kernel = compiled(two(lambda image, f: image[x, y] * other[x + 1, y]))
+    assert len(kernel.plan.launches) == 1
+    data = np.random.default_rng(1).random((2, 9, 71)).astype(np.float32)
+    sizes = {"f": (9, 71), "g": (9, 70)}
+    found = check(kernel, image=data[0], other=data[1], sizes=sizes)
+    assert np.array_equal(found["f"], data[0] + 1)
+    assert np.array_equal(found["g"], data[0, :, :-1] * data[1, :, 1:])
+
+
+def test_a_kernel_goes_before_others_that_it_does_not_wait_for() -> None:
+    image, f, g, h = hl.ImageParam(F32, 2, "image"), hl.Func("f"), hl.Func("g"), hl.Func("h")
+    f[x, y] = image[x, y] + 1
+    g[x, y] = f[x, y] + f[x + 1, y]
+    h[x, y] = image[x, y] * 2
+    kernel = compiled([blocks(func) for func in (f, g, h)])
+    assert len(kernel.plan.launches) == 2
+    data = np.random.default_rng(1).random((9, 71)).astype(np.float32)
+    found = check(kernel, image=data, sizes={"f": (9, 71), "g": (9, 70), "h": (9, 71)})
+    assert np.allclose(found["g"], data[:, 1:] + data[:, :-1] + 2)
+    assert np.array_equal(found["h"], data * 2)
+
+
+def test_kernels_of_one_thread_are_one() -> None:
+    image, total, out = hl.ImageParam(F32, 1, "image"), hl.Func("total"), hl.Func("out")
+    r = hl.RDom([(0, image.dim(0).extent())])
+    total[()] = hl.f32(0)
+    total[()] += image[r]
+    out[()] = total[()] * total[()]
+    total.compute_root().gpu_single_thread()
+    total.update(0).gpu_single_thread()
+    kernel = compiled(out.compute_root().gpu_single_thread())
+    assert [launch.threads for launch in kernel.plan.launches] == [1]
+    data = np.arange(7, dtype=np.float32)
+    assert check(kernel, image=data, sizes=()) == 21 * 21

@@ -58,19 +58,22 @@ def spread(
     turn: int = 0,
     length: int | None = None,
     near: bool = False,
+    over: int = 0,
 ) -> Grid:
     """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first,
     about so long (``extents``); ``serial``: loops inside a thread, innermost first; ``rows`` along
     the second dimension, or ``lanes`` along the first, of which a thread has those of every
     ``turn``, if there is one. ``length``: of the first dimension, where it is certain. ``near``:
-    blocks next to each other are those of the outer dimensions, which read the same.
+    blocks next to each other are those of the outer dimensions, which read the same. ``over``:
+    multiprocessors that are to have blocks where threads run through long loops.
     """
     if not parallel:
         stage.gpu_single_thread()
         return Grid()
     x, *others = parallel
     if not others:
-        return _line(script, stage, x, serial, 1 if serial else rows, lanes)
+        line = _few(extents, over) if serial else LINE
+        return _line(script, stage, x, serial, 1 if serial else rows, lanes, line)
     y, *outer = others
     serial, outer = (*serial, *outer[FUSED:]), outer[:FUSED]
     turns: tuple[Any, ...] = ()
@@ -128,26 +131,40 @@ def vectors(script: Script, stage: Recorded, x: Any, threads: int, lanes: int) -
     return (xl,)
 
 
+def _few(extents: Sequence[int], over: int) -> int:
+    """Threads of a block, where there are so few that blocks of fewer have more multiprocessors."""
+    threads = LINE
+    while extents and threads > LANES and -(-extents[0] // threads) < over:
+        threads //= 2
+    return threads
+
+
 def _line(
-    script: Script, stage: Recorded, x: Any, serial: Sequence[Any], rows: int, lanes: int
+    script: Script,
+    stage: Recorded,
+    x: Any,
+    serial: Sequence[Any],
+    rows: int,
+    lanes: int,
+    line: int,
 ) -> Grid:
     xo, xi, xu = _new(script, x, "xo", "xi", "xu")
     if lanes > 1:
-        (xl,) = vectors(script, stage, x, LINE, lanes)
+        (xl,) = vectors(script, stage, x, line, lanes)
         stage.reorder(xl, *serial, xi, xo).gpu_blocks(xo).gpu_threads(xi)
-        text = f"{LINE} threads, {lanes} outputs each"
+        text = f"{line} threads, {lanes} outputs each"
         return Grid((*serial, xi)[0], block=xo, text=text)
-    stage.split(x, xo, xi, LINE * rows)
+    stage.split(x, xo, xi, line * rows)
     inner = tuple(serial)
     if rows > 1:
-        stage.split(xi, xu, xi, LINE)
+        stage.split(xi, xu, xi, line)
         inner = (xu,)
     if inner:
         stage.reorder(*inner, xi, xo)
     if rows > 1:
         stage.unroll(xu)
     stage.gpu_blocks(xo).gpu_threads(xi)
-    text = f"{LINE} threads" + (f", {rows} outputs each" if rows > 1 else "")
+    text = f"{line} threads" + (f", {rows} outputs each" if rows > 1 else "")
     return Grid((*serial, xu if rows > 1 else xi)[0], block=xo, text=text)
 
 
@@ -259,16 +276,19 @@ def aligned(func: Recorded, x: Any, elements: int) -> None:
         func.align_bounds(x, elements).align_storage(x, elements)
 
 
-def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Placement) -> Grid:
+def update_kernel(
+    script: Script, func: Recorded, stage: Stage, placement: Placement, known: Guess, over: int
+) -> Grid:
     """An update of a Func that is stored: whatever may run at once does, in the order of memory;
-    all else in its own order.
+    all else in its own order. ``over``: multiprocessors.
     """
     rvars = func.rvars(stage.number - 1) if stage.reduced else ()
     own = (a for e in stage.values for a in accesses(e) if a.func == stage.func)
     back = {r for access in own for r in _looked_back(stage, access)}
     pairs = zip(stage.reduced, rvars, strict=True)
     free = {r.name: v for r, v in pairs if r.free and r.name not in back}
-    own = dict(zip(placement.program.members[stage.func].args, func.args(), strict=True))
+    member = placement.program.members[stage.func]
+    own = dict(zip(member.args, func.args(), strict=True))
     parallel: list[Any] = []
     for index, arg in zip(stage.indices, stage.free, strict=True):
         if arg is not None:
@@ -277,7 +297,11 @@ def update_kernel(script: Script, func: Recorded, stage: Stage, placement: Place
             parallel += [free.pop(name) for name in sorted(free_vars(index) & free.keys())]
     serial = [v for v in rvars if not any(_same(v, p) for p in parallel)]
     parallel, more = fusible(parallel)
-    grid = spread(script, func.update(stage.number - 1), parallel, [*serial, *more])
+    lines = [
+        known.extent(member, d) for d, a in enumerate(stage.free) if a and known.tells(member, d)
+    ]
+    update, extents = func.update(stage.number - 1), lines if len(parallel) == 1 else ()
+    grid = spread(script, update, parallel, [*serial, *more], extents=extents, over=over)
     return grid if parallel else replace(grid, text=ONE)
 
 

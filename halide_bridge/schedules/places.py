@@ -383,5 +383,6 @@ class Scheduling:
             elif steps is not None:
                 grid = by_steps(self.script, member, stage, steps)
             else:
-                grid = update_kernel(self.script, func, stage, self.placement)
+                over = self.plan.machine.multiprocessors
+                grid = update_kernel(self.script, func, stage, self.placement, known, over)
         return grid

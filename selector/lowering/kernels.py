@@ -42,6 +42,7 @@ from selector.ir.simplify import mul
 from selector.ir.traverse import map_stmt, substitute, substitute_stmt, walk_expr, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.apart import apart
+from selector.lowering.carried import carry
 from selector.lowering.forwarded import forward
 from selector.lowering.interiors import copy_insides
 from selector.lowering.joined_kernels import join_kernels
@@ -383,4 +384,4 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
     body, own = own_parts(copy_insides(body))
     known = {n: e for loop in grid for n, e in _equal(loop.extent).items()}
     name = f"{name}_{number}" if number else name
-    return Kernel(name, tuple(grid), body, own, resident, known, cluster)
+    return Kernel(name, tuple(grid), carry(body), own, resident, known, cluster)

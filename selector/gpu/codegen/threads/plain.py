@@ -76,6 +76,7 @@ from selector.ir.nodes import (
     VectorReduce,
 )
 from selector.ir.traverse import walk_expr
+from selector.lowering.carried import hands_on
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated, test_of_all
 from selector.lowering.row_marks import MEET
@@ -214,6 +215,8 @@ class ThreadCode:
         how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
         if holds_row_vectors(s) and s.min == IntImm(0):
             how = "fours" if s.kind is ForKind.SERIAL else how
+        if hands_on(s):  # what turns do not wait for is loaded ahead
+            how = "fours"
         if not emit_tested(s, start, stop, self):
             with self.context.writer.loop(name, start, stop, how):
                 self.statement(s.body)

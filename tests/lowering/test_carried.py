@@ -13,6 +13,7 @@ import pytest
 from emulation import check
 
 import halide_bridge as hb
+from selector.diagnostics import ArgumentError
 
 pytestmark = pytest.mark.verified("tests/emulation")
 
@@ -167,7 +168,10 @@ def test_few_lines_have_blocks_of_few_threads() -> None:
         assert f" {threads} threads" in hb.autoschedule(y, target="sm_90a", sizes=sizes).report
 
 
-def test_a_call_that_asks_for_fewer_results_has_the_first_ones() -> None:
+def test_a_call_may_ask_for_fewer_lines_but_for_no_fewer_steps() -> None:
+    kernel = compiled(envelope)
     data = np.random.default_rng(3).normal(size=(5, 90)).astype(np.float32)
-    found = np.asarray(check(compiled(envelope), a=data, sizes=(3, 41)))
-    assert np.allclose(found, of_envelope(data)[:3, :41], rtol=1e-6)
+    found = np.asarray(check(kernel, a=data, sizes=(3, 90)))
+    assert np.allclose(found, of_envelope(data)[:3], rtol=1e-6)
+    with pytest.raises(ArgumentError, match="axis 1 needs 90 elements"):
+        kernel.interpret(a=data, sizes=(3, 41))

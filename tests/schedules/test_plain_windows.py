@@ -106,6 +106,15 @@ def test_what_keeps_a_window_from_a_tensor_unit_is_said(why: str) -> None:
     hb.compile(out, target="sm_90a")
 
 
+def test_bytes_times_single_floats_want_those_to_be_rounded() -> None:
+    """The bytes are right as they are."""
+    image, taps, out = hl.ImageParam(U8, 2, "image"), hl.ImageParam(F32, 2, "taps"), hl.Func("out")
+    t = hl.RDom([(0, 5), (0, 5)])
+    out[x, y] = hl.sum(hl.f32(image[x + t.x, y + t.y]) * taps[t.x, t.y])
+    report = hb.autoschedule(out, target="sm_90a").report
+    assert "`taps_im` has elements of float32, which tensor units do not multiply" in report
+
+
 @EMULATED
 @pytest.mark.parametrize(("step", "taps", "apart"), [(4, 4, True), (3, 2, True), (4, 5, False)])
 def test_windows_that_do_not_overlap_stay_on_cuda_cores(step: int, taps: int, apart: bool) -> None:

@@ -89,8 +89,9 @@ def window_of(member: Member, program: Program) -> Window | str:
     if image is None:
         return ""
     taps = pair[1] if image is pair[0] else pair[0]
-    halves = source_type(taps) == FLOAT16 and image.type == FLOAT32
-    kinds = [multiplied(e, member, program, halves) for e in (image, taps)]
+    floats = source_type(taps).is_float and image.type == FLOAT32
+    halves = floats and source_type(taps) == FLOAT16
+    kinds = [multiplied(image, member, program, floats), multiplied(taps, member, program, halves)]
     misses = [k for k in kinds if isinstance(k, str)]
     if misses:
         return misses[0]

@@ -26,6 +26,12 @@ Halide::Func clone_for(const Halide::Internal::Function &f, Halide::Internal::Fu
 // them; whether one began elsewhere, else nothing changes.
 bool counted_from_zero(Halide::Internal::Function sum);
 
+// A Func of that name of sums, or extrema, along all variables of the only update of `f` but one, `along`:
+// of those that the terms of `f` have in common along an axis, as those of windows do. `f` then goes along
+// that variable only, and factors of all terms of a row are multiplied there. Undefined where terms share
+// nothing so, and then nothing changes.
+Halide::Func separated(Halide::Internal::Function f, const std::string &along, const std::string &name);
+
 // Whether Halide proves that the only update of a Func combines its values in any order, which it asks
 // for where loops over them change places, or are shared.
 bool in_any_order(const Halide::Internal::Function &f);

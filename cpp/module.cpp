@@ -269,6 +269,9 @@ PYBIND11_MODULE(_native, m) {
           [](const Halide::Func &sum) { return bridge::narrow_factors(sum.function()); });
     m.def("counted_from_zero",
           [](const Halide::Func &sum) { return bridge::counted_from_zero(sum.function()); });
+    m.def("separated", [](const Halide::Func &f, const std::string &along, const std::string &name) {
+        return bridge::separated(f.function(), along, name);
+    });
     m.def("together",
           [](const Halide::Func &sum, const std::vector<Halide::Func> &readers,
              const std::string &name) {

@@ -46,7 +46,7 @@ DIRECTIVES = (
     hb.cluster, hb.online, hb.clone, hb.operand, hb.narrowed, hb.from_zero,
     hb.divided_last, hb.multiplied_last, hb.as_product, hb.narrow_factors, hb.subtracted_last,
     hb.expanded, hb.sums_apart, hb.counted_from_zero, hb.counted_down, hb.around, hb.in_parts,
-    hb.phased, hb.joined, hb.together,
+    hb.phased, hb.joined, hb.separated, hb.together,
     hb.grouped, hb.interleaved,
 )  # fmt: skip
 

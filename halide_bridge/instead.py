@@ -160,6 +160,26 @@ def as_product(sum_: Func) -> Func:
     return sum_
 
 
+def separated(sum_: Func, along: Named) -> Func:
+    """A Func of its own for the sums along the other variables of a window, which ``sum_`` adds up
+    ``along`` one: with ``f[x, y] += a[x + r.x, y + r.y]`` and ``r.y`` it is ``rows[x, y] += a[x +
+    r.x, y]``, and ``f[x, y] += rows[x, y + r.y]``. Factors that depend on that variable alone are
+    multiplied there. The largest and the smallest of windows do as well, and so do windows at every
+    second, third or fourth element, and such that run backwards. Sums of floats are taken in
+    another order. ``ScheduleError`` where the terms of neighbours share nothing so.
+    """
+    name = f"{plain(sum_.name())}_rows"
+    made: Func = native().separated(sum_, along.name(), name)
+    if not made.defined():
+        raise refused(
+            f"neighbours of `{plain(sum_.name())}` share no sums along the others than "
+            f"`{along.name()}`",
+            why="its terms are not the same at one place of an axis for all results",
+            hint="a Func with one update over a window, f[x, y] += a[x + r.x, y + r.y]",
+        )
+    return made
+
+
 def narrow_factors(sum_: Func) -> Func:
     """Have the factors of a sum's products in float32 be values of float16, or of bfloat16 where
     elements are cast from that, which tensor units multiply: elements of these types and bytes, and

@@ -29,6 +29,7 @@ from halide_bridge.schedules.factors import (
     set_narrow,
     set_narrow_factors,
     set_products,
+    set_separated,
     set_sums_apart,
     set_together,
     set_zero_points,
@@ -158,7 +159,9 @@ def _planned(trials: Trials, sizes: Sizes | None, some: bool) -> tuple[Plan, str
         partial(step, known=known) for step in (set_windows_together, set_expanded, set_terms_apart)
     )
     first = (*words, sums, set_narrow, products, set_divided, set_counted, set_around, set_down)
-    program, lines = rewritten(outputs, program, (*first, halves, zero_points, one, apart))
+    program, lines = rewritten(
+        outputs, program, (*first, halves, zero_points, one, apart, set_separated)
+    )
     said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
     plan = Plan({}, {}, known, machine, precisions=said)
     plan = plan.storing(m.label for m in program if m.name in stored)

@@ -29,6 +29,7 @@ from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import has_wide_factors, only_cast
 from halide_bridge.schedules.recognise.products import computed_factors, is_product_in_other_words
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
+from halide_bridge.schedules.recognise.separable import rows_of
 from halide_bridge.schedules.recognise.together import precision_of, products_of
 from halide_bridge.schedules.recognise.updates import begins_elsewhere, sums_of
 from halide_bridge.schedules.sizes import Guess
@@ -138,6 +139,20 @@ def set_narrow_factors(program: Program, known: Guess) -> list[str]:
     for member in (m for m in program if has_wide_factors(m)):
         if _fills(member, known) and native().narrow_factors(member.handle):
             lines.append(f'hb.narrow_factors(f["{member.label}"])')
+    return lines
+
+
+def set_separated(program: Program) -> list[str]:
+    """Have windows of which neighbours share rows add up those. Lines of Python, as below."""
+    lines: list[str] = []
+    for member in program:
+        at = rows_of(member, program)
+        if at is None:
+            continue
+        names = [r.name() for r in member.handle.rvars(0)]
+        if native().separated(member.handle, names[at], f"{plain(member.name)}_rows").defined():
+            said = f'f["{member.label}"]'
+            lines.append(f"hb.separated({said}, {said}.rvars(0)[{at}])")
     return lines
 
 

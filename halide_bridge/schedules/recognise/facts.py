@@ -38,6 +38,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import expr_children, free_vars, walk_expr
+from selector.lowering.boundaries import unclamped
 from selector.lowering.predicates import slack
 from selector.lowering.written_out import MOST
 
@@ -310,6 +311,6 @@ def side_by_side(body: Body, once: frozenset[str] = frozenset()) -> frozenset[st
         if access.func == body.stage.func or not mentioned & reduced or not once <= mentioned:
             continue
         index = access.indices[0]
-        form = Affine.of(index)
-        found |= {v for v in free_vars(index) if form.coefficient(Var(v)).constant == 1}
+        forms = {v: Affine.of(unclamped(index, v)) for v in free_vars(index)}
+        found |= {v for v, form in forms.items() if form.coefficient(Var(v)).constant == 1}
     return frozenset(found)

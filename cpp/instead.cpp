@@ -194,6 +194,24 @@ Function copy_of(const Function &f, const std::string &name) {
     return copied;
 }
 
+// A variable, and the names that expressions give what depends on it.
+class Dependent : public IRGraphVisitor {
+    using IRGraphVisitor::visit;
+    void visit(const Let *op) override {
+        if (expr_uses_vars(op->value, names)) {
+            names.push(op->name);
+        }
+        IRGraphVisitor::visit(op);
+    }
+
+public:
+    Scope<> names;
+
+    explicit Dependent(const std::string &variable) {
+        names.push(variable);
+    }
+};
+
 // A Func whose elements are read of another one, which is stored.
 Function reading(const Function &f, const std::string &name) {
     std::vector<Var> args(f.args().begin(), f.args().end());
@@ -219,9 +237,11 @@ Func clone_for(const Function &f, Function consumer, const std::string &variable
         consumer.substitute_calls(read_here, copied);
     } else {
         bool found = false;
+        Dependent along(variable);
+        consumer.accept(&along);
         ChangeReads elsewhere(read_here, [&](const Call *read) {
             bool other = std::any_of(read->args.begin(), read->args.end(), [&](const Expr &index) {
-                return expr_uses_var(index, variable);
+                return expr_uses_vars(index, along.names);
             });
             found = found || other;
             return other ? Call::make(copied, read->args, read->value_index) : Expr(read);

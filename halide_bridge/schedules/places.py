@@ -28,7 +28,7 @@ from halide_bridge.schedules.lanes import VECTOR, lanes_of
 from halide_bridge.schedules.layer_operands import by_layer, keeps_start
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.channels import channels_of
-from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement
+from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement, leaves_out
 from halide_bridge.schedules.recognise.inner_sums import place_inner_sums
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product, starts_at_zero
@@ -178,7 +178,8 @@ class Scheduling:
         stage_tables(self.script, reader, grid, body, self.placement)
         for m in mine:
             access = next(a for a in body.reads() if a.func == m.name)
-            reductions.at_thread(self.script, m, reader, grid, access)
+            some = any(leaves_out(value, m.name, ends=True) for value in body.values)
+            reductions.at_thread(self.script, m, reader, grid, access, some=some)
         return grid
 
     def _tensor(self, member: Member, stored: Recorded, args: tuple[Any, ...]) -> Grid:

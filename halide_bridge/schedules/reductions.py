@@ -39,14 +39,26 @@ FULL = 1 << 18  # threads that a large GPU has at once
 CHUNK = 4096  # elements of a line that are scattered by one thread, at most
 
 
-def at_thread(script: Script, member: Member, reader: Recorded, grid: Grid, access: Access) -> None:
-    """Compute a reduction in the registers of the thread that reads it."""
+def at_thread(
+    script: Script,
+    member: Member,
+    reader: Recorded,
+    grid: Grid,
+    access: Access,
+    *,
+    some: bool = False,
+) -> None:
+    """Compute a reduction in the registers of the thread that reads it, in ``some`` places only."""
     func = script.func(member.label, member.handle)
     func.compute_at(reader, grid.inner)
-    if max(grid.rows, grid.lanes) == 1:
+    several = max(grid.rows, grid.lanes) > 1
+    name, args = grid.along.name() if several else "", func.args()
+    if some:  # Halide would say how many there are of each
+        for a, i in zip(args, access.indices, strict=True):
+            if i != Var(name):
+                func.bound_extent(a, 1)
+    if not several:
         return
-    name = grid.along.name()
-    args = func.args()
     along = next(a for a, i in zip(args, access.indices, strict=True) if i == Var(name))
     func.bound_extent(along, max(grid.rows, grid.lanes))
     stages = [func, *(func.update(stage.number - 1) for stage in member.stages[1:])]

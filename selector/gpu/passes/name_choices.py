@@ -1,0 +1,108 @@
+"""A choice that a thread computes several times gets a name, where one of its arms has a function of
+many steps: ``x < limit ? a * x : powf(x, 2.4f)``.
+
+A compiler makes branches of it, and does not find out that those of two such choices are the same,
+be they in one value or in those of a pixel's channels. What is computed only on a condition is not
+named for that use.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+from selector.gpu.cuda.expressions import TYPES
+from selector.gpu.ir.memory import Store
+from selector.gpu.ir.nodes import Body, Kernel, Local, Node
+from selector.gpu.passes.name_repeated import always, let
+from selector.gpu.passes.rebuilt import rebuilt_bodies
+from selector.ir.nodes import Call, Expr, Select, Var
+from selector.ir.traverse import expr_children, free_vars, replaced_all, walk_expr
+
+_STEPS = frozenset(
+    f"{name}{end}"
+    for name in "exp log pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh".split()
+    for end in ("", "f")
+)  # functions of CUDA that a compiler computes for no arm that is not taken
+
+
+def name_choices(kernel: Kernel) -> Kernel:
+    """The kernel with those names."""
+    body = rebuilt_bodies(kernel.body, _named)
+    return kernel if body is kernel.body else replace(kernel, body=body)
+
+
+def _named(body: Body) -> Body:
+    found: list[Node] = []
+    for run in _runs(body):
+        stores = [s for s in run if isinstance(s, Store)]
+        found += _with_names(stores) if stores and any(map(_chooses, stores)) else run
+    return tuple(found)
+
+
+def _runs(body: Body) -> Iterator[list[Node]]:
+    """Stores side by side, of which none loads what another stores; each other node alone."""
+    run: list[Node] = []
+    stored = set[str]()
+    for node in body:
+        loaded = free_vars(node.value) if isinstance(node, Store) else frozenset[str]()
+        if run and not (isinstance(node, Store) and stored.isdisjoint(loaded)):
+            yield run
+            run, stored = [], set()
+        run.append(node)
+        if isinstance(node, Store):
+            stored |= {_base(node.to)}
+        else:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _base(to: Expr) -> str:
+    """The variable that a store sets, or the pointer to what it sets."""
+    return next(e.name for e in walk_expr(to) if isinstance(e, Var))
+
+
+def _chooses(s: Store) -> bool:
+    return any(isinstance(e, Select) for e in walk_expr(s.value))
+
+
+def _with_names(stores: Sequence[Store]) -> Sequence[Node]:
+    values = [s.value for s in stores]
+    parts = tuple(_repeated(values))
+    if not parts:
+        return stores
+    names: dict[Expr, Expr] = {}
+    taken = frozenset[str]().union(*(free_vars(e) for s in stores for e in (s.to, s.value)))
+    free = (name for n in count() if (name := f"value{n}") not in taken)
+    lets = tuple(let(e, next(free), names) for e in parts)  # each with the names before it
+    left = (replace(s, value=replaced_all(s.value, names)) for s in stores)
+    return (Local((*lets, *left)),)
+
+
+def _repeated(values: Sequence[Expr]) -> Iterator[Expr]:
+    """What is worth a name, each behind those that it has."""
+    uses, steps = Counter[Expr](), dict[Expr, tuple[bool, bool]]()
+
+    def counted(e: Expr) -> tuple[bool, bool]:
+        """Whether it computes such a function, and on a condition."""
+        uses[e] += 1
+        if e not in steps:
+            inner = [counted(c) for c in expr_children(e)]
+            on_condition = any(c for _, c in inner)
+            if isinstance(e, Select):
+                on_condition |= any(computes for computes, _ in inner[1:])
+            own = isinstance(e, Call) and e.name in _STEPS
+            steps[e] = own or any(computes for computes, _ in inner), on_condition
+        return steps[e]
+
+    for e in values:
+        counted(e)
+    known: dict[Expr, frozenset[Expr]] = {}
+    sure = frozenset[Expr]().union(*(always(e, known) for e in values))
+    for e, (_, on_condition) in steps.items():  # operands first
+        if on_condition and uses[e] > 1 and e.type in TYPES and e in sure:
+            yield e

@@ -1,5 +1,6 @@
 """A choice that a thread computes several times gets a name, where one of its arms has a function of
-many steps: ``x < limit ? a * x : powf(x, 2.4f)``.
+many steps, ``x < limit ? a * x : powf(x, 2.4f)``, or, in what stores side by side have in common, a
+load: ``x < width ? a[x] : 0.0f``.
 
 A compiler makes branches of it, and does not find out that those of two such choices are the same,
 be they in one value or in those of a pixel's channels. What is computed only on a condition is not
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, groupby
 
 from selector.gpu.cuda.expressions import TYPES
 from selector.gpu.ir.memory import Store
@@ -36,43 +37,14 @@ def name_choices(kernel: Kernel) -> Kernel:
 
 def _named(body: Body) -> Body:
     found: list[Node] = []
-    for run in _runs(body):
-        stores = [s for s in run if isinstance(s, Store)]
-        found += _with_names(stores) if stores and any(map(_chooses, stores)) else run
+    for is_store, run in groupby(body, lambda node: isinstance(node, Store)):
+        found += _with_names([s for s in run if isinstance(s, Store)]) if is_store else run
     return tuple(found)
 
 
-def _runs(body: Body) -> Iterator[list[Node]]:
-    """Stores side by side, of which none loads what another stores; each other node alone."""
-    run: list[Node] = []
-    stored = set[str]()
-    for node in body:
-        loaded = free_vars(node.value) if isinstance(node, Store) else frozenset[str]()
-        if run and not (isinstance(node, Store) and stored.isdisjoint(loaded)):
-            yield run
-            run, stored = [], set()
-        run.append(node)
-        if isinstance(node, Store):
-            stored |= {_base(node.to)}
-        else:
-            yield run
-            run = []
-    if run:
-        yield run
-
-
-def _base(to: Expr) -> str:
-    """The variable that a store sets, or the pointer to what it sets."""
-    return next(e.name for e in walk_expr(to) if isinstance(e, Var))
-
-
-def _chooses(s: Store) -> bool:
-    return any(isinstance(e, Select) for e in walk_expr(s.value))
-
-
 def _with_names(stores: Sequence[Store]) -> Sequence[Node]:
-    values = [s.value for s in stores]
-    parts = tuple(_repeated(values))
+    """Stores side by side."""
+    parts = tuple(_repeated(stores))
     if not parts:
         return stores
     names: dict[Expr, Expr] = {}
@@ -83,26 +55,34 @@ def _with_names(stores: Sequence[Store]) -> Sequence[Node]:
     return (Local((*lets, *left)),)
 
 
-def _repeated(values: Sequence[Expr]) -> Iterator[Expr]:
-    """What is worth a name, each behind those that it has."""
-    uses, steps = Counter[Expr](), dict[Expr, tuple[bool, bool]]()
+def _repeated(stores: Sequence[Store]) -> Iterator[Expr]:
+    """What is worth a name, each behind those that it has: nothing of what is stored there."""
+    uses, branches = Counter[Expr](), dict[Expr, tuple[bool, bool]]()
 
     def counted(e: Expr) -> tuple[bool, bool]:
-        """Whether it computes such a function, and on a condition."""
+        """Whether it computes what a compiler makes a branch for, and on a condition."""
         uses[e] += 1
-        if e not in steps:
+        if e not in branches:
             inner = [counted(c) for c in expr_children(e)]
-            on_condition = any(c for _, c in inner)
-            if isinstance(e, Select):
-                on_condition |= any(computes for computes, _ in inner[1:])
-            own = isinstance(e, Call) and e.name in _STEPS
-            steps[e] = own or any(computes for computes, _ in inner), on_condition
-        return steps[e]
+            own = isinstance(e, Call) and (e.name in _STEPS or (several and e.name == "element"))
+            arms = inner[1:] if isinstance(e, Select) else ()
+            chosen = any(c for _, c in inner) or any(computes for computes, _ in arms)
+            branches[e] = own or any(computes for computes, _ in inner), chosen
+        return branches[e]
 
+    values, several = [s.value for s in stores], len(stores) > 1
+    if not any(isinstance(e, Select) for value in values for e in walk_expr(value)):
+        return
     for e in values:
         counted(e)
+    stored = {_base(s.to) for s in stores}
     known: dict[Expr, frozenset[Expr]] = {}
     sure = frozenset[Expr]().union(*(always(e, known) for e in values))
-    for e, (_, on_condition) in steps.items():  # operands first
-        if on_condition and uses[e] > 1 and e.type in TYPES and e in sure:
+    for e, (_, chosen) in branches.items():  # operands first
+        if chosen and uses[e] > 1 and e.type in TYPES and e in sure and not free_vars(e) & stored:
             yield e
+
+
+def _base(to: Expr) -> str:
+    """The variable that a store sets, or the pointer to what it sets."""
+    return next(e.name for e in walk_expr(to) if isinstance(e, Var))

@@ -70,10 +70,10 @@ def _repeated(values: tuple[Expr, ...]) -> Iterator[Expr]:
 
     for e in values:
         counted(e)
-    always = frozenset[Expr]().union(*(always(e, sure) for e in values))
+    computed = frozenset[Expr]().union(*(always(e, sure) for e in values))
     for e in sizes:  # operands first
         worth = sizes[e] >= LEAST and (uses[e] - 1) * sizes[e] >= SAVED
-        if worth and e.type in (FLOAT32, INT32) and e in always:
+        if worth and e.type in (FLOAT32, INT32) and e in computed:
             yield e
 
 

@@ -9,17 +9,21 @@ shares. What only updates in its own order
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
+from halide_bridge.names import plain
 from halide_bridge.schedules.lanes import VECTOR, lanes_of, turn_of
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
 from halide_bridge.schedules.recognise.program import Access, Member, Stage, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
+from halide_bridge.schedules.short import Extents, are_shared, told_short, values_of
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import is_rvar
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
+from selector.ir.nodes import Expr
 from selector.ir.recurrences import ORDER
 from selector.ir.traverse import free_vars
 
@@ -34,7 +38,7 @@ MODEST = 150  # operations of an output: beyond that a thread computes one
 class Grid:
     """Where the loops of a stage went: ``inner`` is the innermost one around the ``rows`` outputs
     of a thread along the dimension ``along``, or its ``lanes``; ``block``: the innermost one over
-    blocks; ``text`` is for the report.
+    blocks; ``each``: dimensions of which it has all; ``text`` is for the report.
     """
 
     inner: Any = None
@@ -43,6 +47,7 @@ class Grid:
     along: Any = None
     block: Any = None
     text: str = "one thread"
+    each: tuple[Any, ...] = ()
 
 
 def spread(
@@ -169,6 +174,27 @@ def _new(script: Script, like: Any, *names: str) -> tuple[Any, ...]:
     return script.variables(*names)
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Which dimensions of a Func are a thread's, and which blocks': ``lead`` is the innermost one of
+    threads, ``rest`` are those behind it; those inside are loops of a thread, ``unrolled`` or one
+    ``vector``.
+    """
+
+    extents: Extents
+    lead: int
+    rest: tuple[int, ...]
+    rows: int
+    lanes: int
+    unrolled: bool
+    vector: bool
+
+    @property
+    def inside(self) -> bool:
+        """Whether a thread gains by having all of the inner dimensions."""
+        return self.lead > 0 and (self.lanes > 1 or self.vector or self.unrolled)
+
+
 def along_dims(
     script: Script,
     func: Recorded,
@@ -177,6 +203,7 @@ def along_dims(
     body: Body,
     known: Guess,
     *,
+    sums: Sequence[tuple[Member, Body]] = (),
     alone: bool = False,
     most: int = 1,
     rows: int = ROWS,
@@ -184,43 +211,106 @@ def along_dims(
     """A kernel for a pure Func with the dimensions of a member of the pipeline, which does what
     ``body`` says: short inner dimensions are loops of a thread, others of blocks. ``alone``:
     nothing is computed at its threads; else ``most`` neighbours are a thread's, or so many ``rows``
-    of light work. ``known``: sizes to be fast at.
+    of light work, and they may have ``sums``. ``known``: sizes to be fast at.
     """
     func.compute_root()
-    args = func.args()
-    extents = [placement.extent(member.name, d) for d in range(len(args))]
-    short = [e is not None and e <= SMALL for e in extents]
-    lead = next((d for d, s in enumerate(short) if not s), 0)
-    rest = sorted(range(lead + 1, len(args)), key=lambda d: short[d])
-    serial = args[:lead]
-    several = not serial and body.operations <= MODEST
-    parallel = [args[d] for d in (lead, *rest)] if args else []
-    if not serial and args and member.name not in placement.program.outputs:
+    args, values = func.args(), values_of(member, body, sums)
+    facts = [placement.extent(member.name, d) for d in range(len(args))]
+
+    def form(extents: Extents, most: int, rows: int) -> Form:
+        return _form(member, placement, body, known, values, extents, alone, most, rows)
+
+    usual = form(facts, most, rows)
+    if not usual.lead and args and member.name not in placement.program.outputs:
         aligned(func, args[0], VECTOR // member.types[0].bytes)
+    told = told_short(member, placement, known) if alone or sums else None
+    if told is not None and usual.lanes == 1:
+        short = form(told, 1, 1)
+        usual = usual if alone else form(facts, 1, 1)
+        if short.inside and (alone or usual.unrolled or not usual.lead):
+            new = {d: n for d, n in enumerate(told[: short.lead]) if n != facts[d] and n}
+            where = script.where_extents(func, new)
+            first = _spread(script, where, args, short, member, placement, body, known)
+            other = _spread(script, func, args, usual, member, placement, body, known)
+            said = " and ".join(f"{plain(args[d].name())} is {n}" for d, n in new.items())
+            block = first.block if first.block is other.block else None
+            return replace(first, block=block, text=f"{first.text} where {said}, else {other.text}")
+    return _spread(script, func, args, usual, member, placement, body, known)
+
+
+def _form(
+    member: Member,
+    placement: Placement,
+    body: Body,
+    known: Guess,
+    values: Sequence[Expr],
+    extents: Extents,
+    alone: bool,
+    most: int,
+    rows: int,
+) -> Form:
+    """The form of such a kernel with dimensions of certain ``extents``; ``values``: what a thread
+    computes of an element.
+    """
+    dims, bytes_ = range(len(extents)), member.types[0].bytes
+    short = [e is not None and e <= SMALL for e in extents]
+    lead = next((d for d in dims if not short[d]), 0)
+    rest = sorted(dims[lead + 1 :], key=lambda d: short[d])
+    if len(rest) > 1 and _is_told_short(known, member, lead):  # others would leave threads idle
+        rest.sort(key=lambda d: _is_told_short(known, member, d))
+    first = alone and body.stage.number == 0
     lanes = 1
-    if alone and args and not serial and body.stage.number == 0:
-        lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
-    elif most > 1 and len(parallel) > 1 and not serial:
+    if first and dims and not lead:
+        lanes = lanes_of(body, member.args[0], bytes_, pixels=True)
+    elif most > 1 and rest and not lead:
         lanes = most
-    vector = bool(serial) and _is_vector(extents[0], member.types[0].bytes)
-    if alone and len(serial) == 1 and body.stage.number == 0 and len(parallel) > 1:
-        channel, bytes_ = (member.args[0], extents[0] or 0), member.types[0].bytes
+    vector = alone and lead > 0 and _is_vector(extents[0], bytes_)
+    if first and lead == 1 and rest:
+        channel = member.args[0], extents[0] or 0
         lanes = lanes_of(body, member.args[lead], bytes_, channel=channel)
         if vector:  # as many pixels as a thread stores at once
             lanes = min(lanes, VECTOR // (channel[1] * bytes_))
-        if lanes > 1:
-            func.unroll(serial[0])
-            vector = False
-    if lanes > 1 and len(parallel) > 1 and not serial and _is_ragged(known, member, lead, lanes):
+    if lanes > 1 and rest and not lead and _is_ragged(known, member, lead, lanes):
         lanes = 1
-    rows = rows if several and lanes == 1 else 1
-    about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
-    turn = turn_of(body, member.args[0], extents[0]) if lanes > 1 else 0
-    length = extents[lead] if parallel else None
-    if alone and vector:
-        func.vectorize(serial[0])
-    near = _reads_again(body, member, rest[1:], placement)
-    return spread(script, func, parallel, serial, rows, lanes, about, turn, length, near)
+    own = {arg: n for arg, n in zip(member.args[:lead], extents, strict=False) if n}
+    vector = vector and lanes == 1
+    unrolled = lead > 0 and (lanes > 1 or (not vector and are_shared(values, own)))
+    several = not lead and body.operations <= MODEST and lanes == 1
+    return Form(extents, lead, tuple(rest), rows if several else 1, lanes, unrolled, vector)
+
+
+def _is_told_short(known: Guess, member: Member, d: int) -> bool:
+    return known.tells(member, d) and known.extent(member, d) <= SMALL
+
+
+def _spread(
+    script: Script,
+    stage: Recorded,
+    args: Sequence[Any],
+    form: Form,
+    member: Member,
+    placement: Placement,
+    body: Body,
+    known: Guess,
+) -> Grid:
+    """The directives for a form."""
+    serial, dims = args[: form.lead], (form.lead, *form.rest)
+    if form.unrolled:
+        for v in serial:
+            stage.unroll(v)
+    about = [known.extent(member, d) for d in dims] if form.rest else []
+    turn = turn_of(body, member.args[0], form.extents[0]) if form.lanes > 1 else 0
+    length = form.extents[form.lead] if args else None
+    if form.vector:
+        stage.vectorize(serial[0])
+    near = _reads_again(body, member, form.rest[1:], placement)
+    parallel = [args[d] for d in dims] if args else []
+    grid = spread(
+        script, stage, parallel, serial, form.rows, form.lanes, about, turn, length, near
+    )
+    if form.unrolled and form.lanes == 1:
+        grid = replace(grid, inner=_new(script, args[form.lead], "xi")[0], each=tuple(serial))
+    return grid
 
 
 def _is_ragged(known: Guess, member: Member, d: int, lanes: int) -> bool:

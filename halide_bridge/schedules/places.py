@@ -172,6 +172,7 @@ class Scheduling:
             most = reductions.lanes_at_thread(mine, member, self.placement, body)
         grid = along_dims(
             self.script, reader, member, self.placement, body, known,
+            sums=[(m, self.placement.bodies[m.name][-1]) for m in mine] if light else (),
             alone=not mine, most=most, rows=ROWS if light else 1,
         )  # fmt: skip
         stage_tables(self.script, reader, grid, body, self.placement)

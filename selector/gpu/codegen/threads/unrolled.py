@@ -54,26 +54,27 @@ def emit_unrolled(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
             code.statement(s)
     context.facts.inside.difference_update(free)
     with w.otherwise():
-        for s in stmts:
-            code.statement(s)
+        if not _emit_behind_one(stmts, code):
+            for s in stmts:
+                code.statement(s)
     return True
 
 
 def emit_behind_one(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
     """Write some statements that are too long to be written twice, if they have one condition."""
-    found = [under_conditions(s) for s in stmts] if len(stmts) > 1 else []
-    conditions, stores = {tuple(c) for c, _ in found}, [s for _, s in found if isinstance(s, Store)]
-    if len(conditions) != 1 or len(stores) < len(stmts) or len({s.predicate for s in stores}) > 1:
-        return False
+    stores = [store for s in stmts if isinstance(store := under_conditions(s)[1], Store)]
+    nodes = sum(1 for s in stores for _ in walk_expr(s.value)) if len(stmts) > 1 else 0
+    return nodes > MOST and _emit_behind_one(stmts, code)
+
+
+def _emit_behind_one(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
+    found, context = [under_conditions(s) for s in stmts], code.context
+    stores = [s for _, s in found if isinstance(s, Store) and _is_plain(s, context)]
+    tests = {(*conditions, s.predicate) for conditions, s in found if isinstance(s, Store)}
     written = frozenset[str]().union(*map(stored_names, stores))
-    context, (tests,) = code.context, conditions
-    if not all(_is_plain(s, context) for s in stores) or any(
-        loaded_names(s) & written for s in stmts
-    ):
+    if len(tests) != 1 or len(stores) < len(stmts) or any(loaded_names(s) & written for s in stmts):
         return False
-    if sum(1 for s in stores for _ in walk_expr(s.value)) <= MOST:
-        return False
-    test = all_of(context.scalar.legal(c) for c in (*tests, stores[0].predicate) if c is not None)
+    test = all_of(context.scalar.legal(c) for (*of,) in tests for c in of if c is not None)
     with nullcontext() if test is None else context.writer.when(test):
         for s in stores:
             code.statement(Store(s.buffer, s.index, s.value))

@@ -9,21 +9,15 @@ shares. What only updates in its own order
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any
 
-from halide_bridge.names import plain
-from halide_bridge.schedules.lanes import VECTOR, lanes_of, turn_of
-from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
-from halide_bridge.schedules.recognise.program import Access, Member, Stage, accesses
+from halide_bridge.schedules.recognise.facts import Placement
+from halide_bridge.schedules.recognise.program import Access, Stage, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
-from halide_bridge.schedules.short import Extents, are_shared, told_short, values_of
-from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import is_rvar
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
-from selector.ir.nodes import Expr
 from selector.ir.recurrences import ORDER
 from selector.ir.traverse import free_vars
 
@@ -31,6 +25,7 @@ LANES, WARPS = 32, 8  # threads of a block along the two inner dimensions
 LINE = 256  # threads of a block where there is one dimension
 ROWS = 4  # outputs of a thread
 FUSED = 2  # dimensions in one loop: of more Halide does not know that it is at one value of each
+MOST_ACROSS = 65535  # blocks along y, and along z
 MODEST = 150  # operations of an output: beyond that a thread computes one
 
 
@@ -78,11 +73,11 @@ def spread(
     serial, outer = (*serial, *outer[FUSED:]), outer[:FUSED]
     turns: tuple[Any, ...] = ()
     if turn:
-        xt, xp = _new(script, x, "xt", "xp")
+        xt, xp = new_variables(script, x, "xt", "xp")
         stage.split(x, xt, xp, turn).unroll(xt)
         x, turns, length, extents = xp, (xt,), turn, (turn, *extents[1:])
-    xo, xi = _new(script, x, "xo", "xi")
-    yo, yi, yu = _new(script, y, "yo", "yi", "yu")
+    xo, xi = new_variables(script, x, "xo", "xi")
+    yo, yi, yu = new_variables(script, y, "yo", "yi", "yu")
     wide, high = _threads(extents, rows, lanes)
     inner = (*vectors(script, stage, x, wide, lanes), *turns, *serial)
     stage.split(y, yo, yi, high * rows)
@@ -93,6 +88,8 @@ def spread(
     z = tuple(outer) if one else fused(script, stage, outer)
     plane = (yo,) if one else (xo, yo)
     blocks = (*z, *plane) if near else (*plane, *z)
+    each = (*((high * rows,) if one else (wide * lanes, high * rows)), *(1 for _ in outer))
+    blocks = _longest_first(blocks, plane, z, extents[len(parallel) - len(each) :], each)
     stage.reorder(*inner, xi, yi, *((xo,) if one else ()), *blocks)
     if rows > 1:
         stage.unroll(yu)
@@ -102,6 +99,28 @@ def spread(
     text += f" in every {turn}" if turn else ""
     first, along = serial[0] if serial else xi, y if rows > 1 else parallel[0]
     return Grid(first, rows, lanes, along, blocks[0], text)
+
+
+def _longest_first(
+    blocks: tuple[Any, ...],
+    plane: Sequence[Any],
+    z: Sequence[Any],
+    extents: Sequence[int],
+    each: Sequence[int],
+) -> tuple[Any, ...]:
+    """Loops over blocks, with the longest one first where another one has more than a grid has
+    along y and z. ``each``: elements of a block along dimensions that are about so long.
+    """
+    counts = [-(-n // e) for n, e in zip(extents, each, strict=False)]
+    if len(counts) < len(each):
+        return blocks
+    outer = counts[len(plane) :]
+    of = {*zip(map(id, plane), counts, strict=False)}
+    of |= {*zip(map(id, z), outer if len(z) == len(outer) else [prod(outer)], strict=False)}
+    found = dict(of)
+    if all(found[id(v)] <= MOST_ACROSS for v in blocks[1:]):
+        return blocks
+    return tuple(sorted(blocks, key=lambda v: -found[id(v)]))
 
 
 def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
@@ -123,7 +142,7 @@ def vectors(script: Script, stage: Recorded, x: Any, threads: int, lanes: int) -
     """Split a dimension into blocks of so many threads (``xo``, ``xi``) and vectors, whose variable
     is returned, if there are any.
     """
-    xo, xi, xl = _new(script, x, "xo", "xi", "xl")
+    xo, xi, xl = new_variables(script, x, "xo", "xi", "xl")
     stage.split(x, xo, xi, threads * lanes)
     if lanes == 1:
         return ()
@@ -134,7 +153,7 @@ def vectors(script: Script, stage: Recorded, x: Any, threads: int, lanes: int) -
 def _line(
     script: Script, stage: Recorded, x: Any, serial: Sequence[Any], rows: int, lanes: int
 ) -> Grid:
-    xo, xi, xu = _new(script, x, "xo", "xi", "xu")
+    xo, xi, xu = new_variables(script, x, "xo", "xi", "xu")
     if lanes > 1:
         (xl,) = vectors(script, stage, x, LINE, lanes)
         stage.reorder(xl, *serial, xi, xo).gpu_blocks(xo).gpu_threads(xi)
@@ -161,184 +180,17 @@ def fused(script: Script, stage: Recorded, outer: Sequence[Any], most: int = 1) 
     left = list(outer)
     loops = most if len(left) > FUSED else 1
     while len(left) > loops:
-        (z,) = _new(script, left[0], f"z{len(left)}")
+        (z,) = new_variables(script, left[0], f"z{len(left)}")
         stage.fuse(left[0], left[1], z)
         left = [z, *left[2:]] if loops == 1 else [*left[2:], z]
     return tuple(left)
 
 
-def _new(script: Script, like: Any, *names: str) -> tuple[Any, ...]:
+def new_variables(script: Script, like: Any, *names: str) -> tuple[Any, ...]:
     """New variables of the kind of another one."""
     if is_rvar(like):
         return script.rvars(*(f"r{name}" for name in names))
     return script.variables(*names)
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """Which dimensions of a Func are a thread's, and which blocks': ``lead`` is the innermost one of
-    threads, ``rest`` are those behind it; those inside are loops of a thread, ``unrolled`` or one
-    ``vector``.
-    """
-
-    extents: Extents
-    lead: int
-    rest: tuple[int, ...]
-    rows: int
-    lanes: int
-    unrolled: bool
-    vector: bool
-
-    @property
-    def inside(self) -> bool:
-        """Whether a thread gains by having all of the inner dimensions."""
-        return self.lead > 0 and (self.lanes > 1 or self.vector or self.unrolled)
-
-
-def along_dims(
-    script: Script,
-    func: Recorded,
-    member: Member,
-    placement: Placement,
-    body: Body,
-    known: Guess,
-    *,
-    sums: Sequence[tuple[Member, Body]] = (),
-    alone: bool = False,
-    most: int = 1,
-    rows: int = ROWS,
-) -> Grid:
-    """A kernel for a pure Func with the dimensions of a member of the pipeline, which does what
-    ``body`` says: short inner dimensions are loops of a thread, others of blocks. ``alone``:
-    nothing is computed at its threads; else ``most`` neighbours are a thread's, or so many ``rows``
-    of light work, and they may have ``sums``. ``known``: sizes to be fast at.
-    """
-    func.compute_root()
-    args, values = func.args(), values_of(member, body, sums)
-    facts = [placement.extent(member.name, d) for d in range(len(args))]
-
-    def form(extents: Extents, most: int, rows: int) -> Form:
-        return _form(member, placement, body, known, values, extents, alone, most, rows)
-
-    usual = form(facts, most, rows)
-    if not usual.lead and args and member.name not in placement.program.outputs:
-        aligned(func, args[0], VECTOR // member.types[0].bytes)
-    told = told_short(member, placement, known) if alone or sums else None
-    if told is not None and usual.lanes == 1:
-        short = form(told, 1, 1)
-        usual = usual if alone else form(facts, 1, 1)
-        if short.inside and (alone or usual.unrolled or not usual.lead):
-            new = {d: n for d, n in enumerate(told[: short.lead]) if n != facts[d] and n}
-            where = script.where_extents(func, new)
-            first = _spread(script, where, args, short, member, placement, body, known)
-            other = _spread(script, func, args, usual, member, placement, body, known)
-            said = " and ".join(f"{plain(args[d].name())} is {n}" for d, n in new.items())
-            block = first.block if first.block is other.block else None
-            return replace(first, block=block, text=f"{first.text} where {said}, else {other.text}")
-    return _spread(script, func, args, usual, member, placement, body, known)
-
-
-def _form(
-    member: Member,
-    placement: Placement,
-    body: Body,
-    known: Guess,
-    values: Sequence[Expr],
-    extents: Extents,
-    alone: bool,
-    most: int,
-    rows: int,
-) -> Form:
-    """The form of such a kernel with dimensions of certain ``extents``; ``values``: what a thread
-    computes of an element.
-    """
-    dims, bytes_ = range(len(extents)), member.types[0].bytes
-    short = [e is not None and e <= SMALL for e in extents]
-    lead = next((d for d in dims if not short[d]), 0)
-    rest = sorted(dims[lead + 1 :], key=lambda d: short[d])
-    if len(rest) > 1 and _is_told_short(known, member, lead):  # others would leave threads idle
-        rest.sort(key=lambda d: _is_told_short(known, member, d))
-    first = alone and body.stage.number == 0
-    lanes = 1
-    if first and dims and not lead:
-        lanes = lanes_of(body, member.args[0], bytes_, pixels=True)
-    elif most > 1 and rest and not lead:
-        lanes = most
-    vector = alone and lead > 0 and _is_vector(extents[0], bytes_)
-    if first and lead == 1 and rest:
-        channel = member.args[0], extents[0] or 0
-        lanes = lanes_of(body, member.args[lead], bytes_, channel=channel)
-        if vector:  # as many pixels as a thread stores at once
-            lanes = min(lanes, VECTOR // (channel[1] * bytes_))
-    if lanes > 1 and rest and not lead and _is_ragged(known, member, lead, lanes):
-        lanes = 1
-    own = {arg: n for arg, n in zip(member.args[:lead], extents, strict=False) if n}
-    vector = vector and lanes == 1
-    unrolled = lead > 0 and (lanes > 1 or (not vector and are_shared(values, own)))
-    several = not lead and body.operations <= MODEST and lanes == 1
-    return Form(extents, lead, tuple(rest), rows if several else 1, lanes, unrolled, vector)
-
-
-def _is_told_short(known: Guess, member: Member, d: int) -> bool:
-    return known.tells(member, d) and known.extent(member, d) <= SMALL
-
-
-def _spread(
-    script: Script,
-    stage: Recorded,
-    args: Sequence[Any],
-    form: Form,
-    member: Member,
-    placement: Placement,
-    body: Body,
-    known: Guess,
-) -> Grid:
-    """The directives for a form."""
-    serial, dims = args[: form.lead], (form.lead, *form.rest)
-    if form.unrolled:
-        for v in serial:
-            stage.unroll(v)
-    about = [known.extent(member, d) for d in dims] if form.rest else []
-    turn = turn_of(body, member.args[0], form.extents[0]) if form.lanes > 1 else 0
-    length = form.extents[form.lead] if args else None
-    if form.vector:
-        stage.vectorize(serial[0])
-    near = _reads_again(body, member, form.rest[1:], placement)
-    parallel = [args[d] for d in dims] if args else []
-    grid = spread(
-        script, stage, parallel, serial, form.rows, form.lanes, about, turn, length, near
-    )
-    if form.unrolled and form.lanes == 1:
-        grid = replace(grid, inner=_new(script, args[form.lead], "xi")[0], each=tuple(serial))
-    return grid
-
-
-def _is_ragged(known: Guess, member: Member, d: int, lanes: int) -> bool:
-    """Whether rows are told to be short and no vectors: most begin at no multiple, and what is
-    left of each at both ends is much beside it.
-    """
-    extent = known.extent(member, d) if known.tells(member, d) else 0
-    return extent % lanes > 0 and extent <= LANES * lanes
-
-
-def _reads_again(body: Body, member: Member, outer: Sequence[int], placement: Placement) -> bool:
-    """Whether all values of some dimensions, few as they are, read the same element."""
-    if not outer or prod(placement.about(member.name, d) for d in outer) > SMALL:
-        return False
-    own = {member.args[d] for d in outer}
-    read = [frozenset[str]().union(*map(free_vars, a.indices)) for a in body.reads()]
-    for m in placement.at_threads_of(member):
-        at = next((a.indices for a in body.reads() if a.func == m.name), ())
-        names = dict(zip(m.args, map(free_vars, at), strict=False))
-        for a in placement.bodies[m.name][-1].reads():
-            mine = frozenset[str]().union(*map(free_vars, a.indices)) if a.func != m.name else own
-            read.append(frozenset[str]().union(*(names.get(n, {n}) for n in mine)))
-    return any(member.args[0] in names and not names & own for names in read)
-
-
-def _is_vector(extent: int | None, bytes_: int) -> bool:
-    """Whether the elements of a short dimension are loaded and stored at once, a pixel's say."""
-    return extent is not None and extent in (2, 4, 8) and extent * bytes_ <= VECTOR
 
 
 def aligned(func: Recorded, x: Any, elements: int) -> None:

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
+from halide_bridge.schedules.along import along_dims
 from halide_bridge.schedules.asked import clone, from_zero
 from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
@@ -19,7 +20,6 @@ from halide_bridge.schedules.kernels import (
     ROWS,
     Grid,
     aligned,
-    along_dims,
     fused,
     spread,
     update_kernel,

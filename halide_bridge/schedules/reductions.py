@@ -13,13 +13,13 @@ from math import isqrt, prod
 from typing import Any
 
 from halide_bridge.names import plain
+from halide_bridge.schedules.along import along_dims
 from halide_bridge.schedules.kernels import (
     LANES,
     LINE,
     ROWS,
     WARPS,
     Grid,
-    along_dims,
     fused,
     spread,
 )

@@ -1,8 +1,8 @@
-"""Short inner dimensions, the channels of a pixel or the elements of a small matrix: which of them a
-thread has, and whether it computes them together.
+"""Short inner dimensions, the channels of a pixel or the elements of a small matrix: which of them
+a thread has, and whether it computes them together.
 
-What is declared of a dimension is a fact. What is only told of one decides what is fast: calls where
-it holds have a way of their own, all others the one that there is without it.
+What is declared of a dimension is a fact. What is only told of one decides what is fast: calls
+where it holds have a way of their own, all others the one that there is without it.
 """
 
 from __future__ import annotations

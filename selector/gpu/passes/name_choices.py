@@ -1,6 +1,6 @@
-"""A choice that a thread computes several times gets a name, where one of its arms has a function of
-many steps, ``x < limit ? a * x : powf(x, 2.4f)``, or, in what stores side by side have in common, a
-load: ``x < width ? a[x] : 0.0f``.
+"""A choice that a thread computes several times gets a name, where one of its arms has a function
+of many steps, ``x < limit ? a * x : powf(x, 2.4f)``, or, in what stores side by side have in
+common, a load: ``x < width ? a[x] : 0.0f``.
 
 A compiler makes branches of it, and does not find out that those of two such choices are the same,
 be they in one value or in those of a pixel's channels. What is computed only on a condition is not
@@ -22,11 +22,26 @@ from selector.gpu.passes.rebuilt import rebuilt_bodies
 from selector.ir.nodes import Call, Expr, Select, Var
 from selector.ir.traverse import expr_children, free_vars, replaced_all, walk_expr
 
-_STEPS = frozenset(
-    f"{name}{end}"
-    for name in "exp log pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh".split()
-    for end in ("", "f")
-)  # functions of CUDA that a compiler computes for no arm that is not taken
+_NAMES = [
+    "exp",
+    "log",
+    "pow",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+]
+_STEPS = frozenset((*_NAMES, *(f"{name}f" for name in _NAMES)))
+"""Functions that a compiler computes for no arm that is not taken."""
 
 
 def name_choices(kernel: Kernel) -> Kernel:
@@ -38,7 +53,8 @@ def name_choices(kernel: Kernel) -> Kernel:
 def _named(body: Body) -> Body:
     found: list[Node] = []
     for is_store, run in groupby(body, lambda node: isinstance(node, Store)):
-        found += _with_names([s for s in run if isinstance(s, Store)]) if is_store else run
+        nodes = [*run]
+        found += _with_names([s for s in nodes if isinstance(s, Store)]) if is_store else nodes
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ shares. What only updates in its own order
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -88,8 +88,10 @@ def spread(
     z = tuple(outer) if one else fused(script, stage, outer)
     plane = (yo,) if one else (xo, yo)
     blocks = (*z, *plane) if near else (*plane, *z)
-    each = (*((high * rows,) if one else (wide * lanes, high * rows)), *(1 for _ in outer))
-    blocks = _longest_first(blocks, plane, z, extents[len(parallel) - len(each) :], each)
+    far = extents[2 : 2 + len(outer)]
+    counts = [-(-n // e) for n, e in zip(extents, (wide * lanes, high * rows), strict=False)]
+    counts += far if one else [prod(far)]
+    blocks = _longest_first(blocks, dict(zip(map(id, (xo, yo, *z)), counts, strict=False)))
     stage.reorder(*inner, xi, yi, *((xo,) if one else ()), *blocks)
     if rows > 1:
         stage.unroll(yu)
@@ -101,26 +103,13 @@ def spread(
     return Grid(first, rows, lanes, along, blocks[0], text)
 
 
-def _longest_first(
-    blocks: tuple[Any, ...],
-    plane: Sequence[Any],
-    z: Sequence[Any],
-    extents: Sequence[int],
-    each: Sequence[int],
-) -> tuple[Any, ...]:
+def _longest_first(blocks: tuple[Any, ...], counts: Mapping[int, int]) -> tuple[Any, ...]:
     """Loops over blocks, with the longest one first where another one has more than a grid has
-    along y and z. ``each``: elements of a block along dimensions that are about so long.
+    along y and z.
     """
-    counts = [-(-n // e) for n, e in zip(extents, each, strict=False)]
-    if len(counts) < len(each):
+    if all(counts.get(id(v), 0) <= MOST_ACROSS for v in blocks[1:]):
         return blocks
-    outer = counts[len(plane) :]
-    of = {*zip(map(id, plane), counts, strict=False)}
-    of |= {*zip(map(id, z), outer if len(z) == len(outer) else [prod(outer)], strict=False)}
-    found = dict(of)
-    if all(found[id(v)] <= MOST_ACROSS for v in blocks[1:]):
-        return blocks
-    return tuple(sorted(blocks, key=lambda v: -found[id(v)]))
+    return tuple(sorted(blocks, key=lambda v: -counts.get(id(v), 0)))
 
 
 def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:

@@ -22,24 +22,10 @@ from selector.gpu.passes.rebuilt import rebuilt_bodies
 from selector.ir.nodes import Call, Expr, Select, Var
 from selector.ir.traverse import expr_children, free_vars, replaced_all, walk_expr
 
-_NAMES = [
-    "exp",
-    "log",
-    "pow",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "atan2",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-]
+_NAMES = (
+    "exp", "log", "pow", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh",
+)  # fmt: skip
 _STEPS = frozenset((*_NAMES, *(f"{name}f" for name in _NAMES)))
 """Functions that a compiler computes for no arm that is not taken."""
 

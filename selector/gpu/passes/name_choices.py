@@ -19,7 +19,7 @@ from selector.gpu.ir.memory import Store
 from selector.gpu.ir.nodes import Body, Kernel, Local, Node
 from selector.gpu.passes.name_repeated import always, let
 from selector.gpu.passes.rebuilt import rebuilt_bodies
-from selector.ir.nodes import Call, Expr, Select, Var
+from selector.ir.nodes import Call, Expr, IntImm, Select, Var
 from selector.ir.traverse import expr_children, free_vars, replaced_all, walk_expr
 
 _NAMES = (
@@ -59,30 +59,48 @@ def _with_names(stores: Sequence[Store]) -> Sequence[Node]:
 
 def _repeated(stores: Sequence[Store]) -> Iterator[Expr]:
     """What is worth a name, each behind those that it has: nothing of what is stored there."""
-    uses, branches = Counter[Expr](), dict[Expr, tuple[bool, bool]]()
-
-    def counted(e: Expr) -> tuple[bool, bool]:
-        """Whether it computes what a compiler makes a branch for, and on a condition."""
-        uses[e] += 1
-        if e not in branches:
-            inner = [counted(c) for c in expr_children(e)]
-            own = isinstance(e, Call) and (e.name in _STEPS or (several and e.name == "element"))
-            arms = inner[1:] if isinstance(e, Select) else ()
-            chosen = any(c for _, c in inner) or any(computes for computes, _ in arms)
-            branches[e] = own or any(computes for computes, _ in inner), chosen
-        return branches[e]
-
-    values, several = [s.value for s in stores], len(stores) > 1
+    values, stored = [s.value for s in stores], {_base(s.to) for s in stores}
     if not any(isinstance(e, Select) for value in values for e in walk_expr(value)):
         return
+    branches: dict[Expr, tuple[bool, bool]] = {}
     for e in values:
-        counted(e)
-    stored = {_base(s.to) for s in stores}
+        _branches(e, branches, loads=len(stores) > 1)
     known: dict[Expr, frozenset[Expr]] = {}
     sure = frozenset[Expr]().union(*(always(e, known) for e in values))
-    for e, (_, chosen) in branches.items():  # operands first
-        if chosen and uses[e] > 1 and e.type in TYPES and e in sure and not free_vars(e) & stored:
-            yield e
+    found = {
+        e
+        for e, (_, chosen) in branches.items()
+        if chosen and e in sure and e.type in TYPES and free_vars(e).isdisjoint(stored)
+    }
+    uses = Counter[Expr]()
+
+    def count_uses(e: Expr) -> None:
+        uses[e] += 1
+        if uses[e] == 1 or e not in found:
+            for c in expr_children(e):
+                count_uses(c)
+
+    for e in values:
+        count_uses(e)
+    yield from (e for e in branches if e in found and uses[e] > 1)  # operands first
+
+
+def _branches(e: Expr, known: dict[Expr, tuple[bool, bool]], *, loads: bool) -> tuple[bool, bool]:
+    """Whether an expression has something that a compiler makes a branch for, and on a condition;
+    ``loads`` are that, too.
+    """
+    if e not in known:
+        inner = [_branches(c, known, loads=loads) for c in expr_children(e)]
+        own = isinstance(e, Call) and (e.name in _STEPS or (loads and _is_load(e)))
+        arms = inner[1:] if isinstance(e, Select) else ()
+        chosen = any(c for _, c in inner) or any(some for some, _ in arms)
+        known[e] = own or any(some for some, _ in inner), chosen
+    return known[e]
+
+
+def _is_load(e: Call) -> bool:
+    """Whether it is an element of memory, or may be: registers have known places."""
+    return e.name == "element" and not isinstance(e.args[-1], IntImm)
 
 
 def _base(to: Expr) -> str:

@@ -93,9 +93,9 @@ def along_dims(
     told = told_short(member, placement, known) if alone or sums else None
     if told is not None and usual.lanes == 1:
         short = _form(work, told, 1, 1)
-        usual = usual if alone else _form(work, facts, 1, 1)
-        alike = alone or usual.unrolled or not usual.lead  # where sums are computed
-        if alike and (short.lanes > 1 or short.vector or short.unrolled):
+        if short.lanes > 1 or short.vector or short.unrolled:
+            if not alone:  # sums are at the same loop in both
+                usual = replace(_form(work, facts, 1, 1), unrolled=usual.lead > 0)
             return _two_ways(script, func, work, short, usual)
     return _directives(script, func, args, work, usual)
 

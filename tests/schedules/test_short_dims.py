@@ -207,6 +207,25 @@ def test_declared_elements_of_a_sum_have_no_other_way() -> None:
     assert close(emulation.check(kernel, sizes=case.sizes, **arrays), wanted, case.tolerance)
 
 
+@pytest.mark.parametrize("make", [inverses, products])
+@pytest.mark.parametrize("declared", [0, 1])
+def test_one_is_declared_and_one_told(make: Callable[..., Plain], declared: int) -> None:
+    case, told = make(), TOLD[make]
+    out, arg = case.outputs, (j, i)[declared]
+    out.bound(arg, 0, told[-1])
+    schedule = hb.autoschedule(out, target="sm_90a", sizes=told)
+    other = (i, j)[declared].name()
+    assert f"256 threads where {other} is {told[-1]}, else" in schedule.report
+    kernel = hb.compile(out, target="sm_90a", cache=False)
+    arrays = {p.name(): value for p, value in case.arguments}
+    for extent in (told[-1], 1, 5):
+        sizes = [*case.sizes]
+        sizes[1 + declared] = extent
+        (wanted,) = by_halide(replace(make(), sizes=tuple(sizes)))
+        found = emulation.check(kernel, sizes=tuple(sizes), **arrays)
+        assert close(np.asarray(found), wanted, case.tolerance)
+
+
 def elementwise() -> hl.Func:
     a, b, out = hl.ImageParam(F32, 3, "a"), hl.ImageParam(F32, 3, "b"), hl.Func("out")
     out[j, i, n] = a[j, i, n] * b[j, i, n]

@@ -128,7 +128,7 @@ def _form(work: _Work, extents: Extents, most: int, rows: int) -> _Form:
     elif most > 1 and rest and not lead:
         lanes = most
     vector = work.alone and lead > 0 and _is_vector(extents[0], bytes_)
-    if first and lead == 1 and rest:
+    if first and lead == 1:
         channel = member.args[0], extents[0] or 0
         lanes = lanes_of(body, member.args[lead], bytes_, channel=channel)
         if vector:  # as many pixels as a thread stores at once

@@ -104,11 +104,27 @@ def scaled(count: int = 45) -> Plain:
     return Plain(out, [(a, floats(count, 6))], (count, 3), 1e-4)
 
 
+def doubled(count: int = 301, held: int = 6) -> Plain:
+    """Points, whose elements share nothing but vectors; in memory there are so many of each."""
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    out[c, x] = a[c, x] * 2 + 1
+    return Plain(out, [(a, floats(count, held))], (count, 3))
+
+
+def swapped(count: int = 301) -> Plain:
+    a, out = hl.ImageParam(U8, 2, "a"), hl.Func("out")
+    out[c, x] = a[hl.max(2 - c, 0), x]
+    return Plain(out, [(a, bytes_(count, 3))], (count, 3))
+
+
 TOLD: dict[Callable[..., Plain], tuple[int, ...]] = {
     lab: (3000, 4000, 3), decoded: (3000, 4000, 3), inverses: (1000000, 3, 3),
     products: (1000000, 4, 4), attracted: (16384, 3), scaled: (1000000, 3),
+    doubled: (1000000, 3), swapped: (1000000, 3),
 }  # fmt: skip
-RAGGED = {lab: (32, 33, 130), decoded: (62, 130, 512, 1), inverses: (1, 300), products: (1, 257)}
+RAGGED = {lab: (32, 33, 130), decoded: (62, 130, 512, 1), inverses: (1, 300), products: (1, 257),
+    doubled: (1, 1027), swapped: (1, 16, 4096, 4099),
+}  # fmt: skip
 
 
 @cache
@@ -134,6 +150,11 @@ def test_what_is_told(make: Callable[..., Plain]) -> None:
 @pytest.mark.parametrize(("make", "count"), [(m, n) for m, found in RAGGED.items() for n in found])
 def test_ragged_rows(make: Callable[..., Plain], count: int) -> None:
     check(make, lambda: make(count))
+
+
+@pytest.mark.parametrize("count", [1, 3, 1024, 1027, 4096])
+def test_points_without_gaps(count: int) -> None:
+    check(doubled, lambda: doubled(count, 3))
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4, 5])
@@ -176,6 +197,8 @@ def test_the_report_says_when() -> None:
     assert "32 x 8 threads, 8 neighbours each where c is 3, else 4 x 1" in report(decoded)
     assert "256 threads where j is 3 and i is 3, else" in report(inverses)
     assert "256 threads where j is 4 and i is 4, else" in report(products)
+    assert "256 threads, 4 outputs each where c is 3, else" in report(doubled)
+    assert "256 threads, 16 outputs each where c is 3, else" in report(swapped)
 
 
 def report(make: Callable[..., Plain]) -> str:

@@ -8,14 +8,13 @@ shares. What only updates in its own order
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from halide_bridge.schedules.lanes import VECTOR, lanes_of, turn_of
-from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
-from halide_bridge.schedules.recognise.program import Access, Member, Stage, accesses
+from halide_bridge.schedules.recognise.facts import Placement
+from halide_bridge.schedules.recognise.program import Access, Stage, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import is_rvar
@@ -28,6 +27,7 @@ LANES, WARPS = 32, 8  # threads of a block along the two inner dimensions
 LINE = 256  # threads of a block where there is one dimension
 ROWS = 4  # outputs of a thread
 FUSED = 2  # dimensions in one loop: of more Halide does not know that it is at one value of each
+MOST_ACROSS = 65535  # blocks along y, and along z
 ONE = "one thread: an update may read, or store again, what those before it have stored"
 MODEST = 150  # operations of an output: beyond that a thread computes one
 
@@ -36,7 +36,7 @@ MODEST = 150  # operations of an output: beyond that a thread computes one
 class Grid:
     """Where the loops of a stage went: ``inner`` is the innermost one around the ``rows`` outputs
     of a thread along the dimension ``along``, or its ``lanes``; ``block``: the innermost one over
-    blocks; ``text`` is for the report.
+    blocks; ``each``: dimensions of which it has all; ``text`` is for the report.
     """
 
     inner: Any = None
@@ -45,6 +45,7 @@ class Grid:
     along: Any = None
     block: Any = None
     text: str = "one thread"
+    each: tuple[Any, ...] = ()
 
 
 def spread(
@@ -78,11 +79,11 @@ def spread(
     serial, outer = (*serial, *outer[FUSED:]), outer[:FUSED]
     turns: tuple[Any, ...] = ()
     if turn:
-        xt, xp = _new(script, x, "xt", "xp")
+        xt, xp = new_variables(script, x, "xt", "xp")
         stage.split(x, xt, xp, turn).unroll(xt)
         x, turns, length, extents = xp, (xt,), turn, (turn, *extents[1:])
-    xo, xi = _new(script, x, "xo", "xi")
-    yo, yi, yu = _new(script, y, "yo", "yi", "yu")
+    xo, xi = new_variables(script, x, "xo", "xi")
+    yo, yi, yu = new_variables(script, y, "yo", "yi", "yu")
     wide, high = _threads(extents, rows, lanes)
     inner = (*vectors(script, stage, x, wide, lanes), *turns, *serial)
     stage.split(y, yo, yi, high * rows)
@@ -93,6 +94,10 @@ def spread(
     z = tuple(outer) if one else fused(script, stage, outer)
     plane = (yo,) if one else (xo, yo)
     blocks = (*z, *plane) if near else (*plane, *z)
+    far = extents[2 : 2 + len(outer)]
+    counts = [-(-n // e) for n, e in zip(extents, (wide * lanes, high * rows), strict=False)]
+    counts += far if one else [prod(far)]
+    blocks = _longest_first(blocks, dict(zip(map(id, (xo, yo, *z)), counts, strict=False)))
     stage.reorder(*inner, xi, yi, *((xo,) if one else ()), *blocks)
     if rows > 1:
         stage.unroll(yu)
@@ -102,6 +107,15 @@ def spread(
     text += f" in every {turn}" if turn else ""
     first, along = serial[0] if serial else xi, y if rows > 1 else parallel[0]
     return Grid(first, rows, lanes, along, blocks[0], text)
+
+
+def _longest_first(blocks: tuple[Any, ...], counts: Mapping[int, int]) -> tuple[Any, ...]:
+    """Loops over blocks, with the longest one first where another one has more than a grid has
+    along y and z.
+    """
+    if all(counts.get(id(v), 0) <= MOST_ACROSS for v in blocks[1:]):
+        return blocks
+    return tuple(sorted(blocks, key=lambda v: -counts.get(id(v), 0)))
 
 
 def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
@@ -123,7 +137,7 @@ def vectors(script: Script, stage: Recorded, x: Any, threads: int, lanes: int) -
     """Split a dimension into blocks of so many threads (``xo``, ``xi``) and vectors, whose variable
     is returned, if there are any.
     """
-    xo, xi, xl = _new(script, x, "xo", "xi", "xl")
+    xo, xi, xl = new_variables(script, x, "xo", "xi", "xl")
     stage.split(x, xo, xi, threads * lanes)
     if lanes == 1:
         return ()
@@ -148,7 +162,7 @@ def _line(
     lanes: int,
     line: int,
 ) -> Grid:
-    xo, xi, xu = _new(script, x, "xo", "xi", "xu")
+    xo, xi, xu = new_variables(script, x, "xo", "xi", "xu")
     if lanes > 1:
         (xl,) = vectors(script, stage, x, line, lanes)
         stage.reorder(xl, *serial, xi, xo).gpu_blocks(xo).gpu_threads(xi)
@@ -175,99 +189,17 @@ def fused(script: Script, stage: Recorded, outer: Sequence[Any], most: int = 1) 
     left = list(outer)
     loops = most if len(left) > FUSED else 1
     while len(left) > loops:
-        (z,) = _new(script, left[0], f"z{len(left)}")
+        (z,) = new_variables(script, left[0], f"z{len(left)}")
         stage.fuse(left[0], left[1], z)
         left = [z, *left[2:]] if loops == 1 else [*left[2:], z]
     return tuple(left)
 
 
-def _new(script: Script, like: Any, *names: str) -> tuple[Any, ...]:
+def new_variables(script: Script, like: Any, *names: str) -> tuple[Any, ...]:
     """New variables of the kind of another one."""
     if is_rvar(like):
         return script.rvars(*(f"r{name}" for name in names))
     return script.variables(*names)
-
-
-def along_dims(
-    script: Script,
-    func: Recorded,
-    member: Member,
-    placement: Placement,
-    body: Body,
-    known: Guess,
-    *,
-    alone: bool = False,
-    most: int = 1,
-    rows: int = ROWS,
-) -> Grid:
-    """A kernel for a pure Func with the dimensions of a member of the pipeline, which does what
-    ``body`` says: short inner dimensions are loops of a thread, others of blocks. ``alone``:
-    nothing is computed at its threads; else ``most`` neighbours are a thread's, or so many ``rows``
-    of light work. ``known``: sizes to be fast at.
-    """
-    func.compute_root()
-    args = func.args()
-    extents = [placement.extent(member.name, d) for d in range(len(args))]
-    short = [e is not None and e <= SMALL for e in extents]
-    lead = next((d for d, s in enumerate(short) if not s), 0)
-    rest = sorted(range(lead + 1, len(args)), key=lambda d: short[d])
-    serial = args[:lead]
-    several = not serial and body.operations <= MODEST
-    parallel = [args[d] for d in (lead, *rest)] if args else []
-    if not serial and args and member.name not in placement.program.outputs:
-        aligned(func, args[0], VECTOR // member.types[0].bytes)
-    lanes = 1
-    if alone and args and not serial and body.stage.number == 0:
-        lanes = lanes_of(body, member.args[0], member.types[0].bytes, pixels=True)
-    elif most > 1 and len(parallel) > 1 and not serial:
-        lanes = most
-    vector = bool(serial) and _is_vector(extents[0], member.types[0].bytes)
-    if alone and len(serial) == 1 and body.stage.number == 0 and len(parallel) > 1:
-        channel, bytes_ = (member.args[0], extents[0] or 0), member.types[0].bytes
-        lanes = lanes_of(body, member.args[lead], bytes_, channel=channel)
-        if vector:  # as many pixels as a thread stores at once
-            lanes = min(lanes, VECTOR // (channel[1] * bytes_))
-        if lanes > 1:
-            func.unroll(serial[0])
-            vector = False
-    if lanes > 1 and len(parallel) > 1 and not serial and _is_ragged(known, member, lead, lanes):
-        lanes = 1
-    rows = rows if several and lanes == 1 else 1
-    about = [known.extent(member, d) for d in (lead, *rest)] if len(parallel) > 1 else []
-    turn = turn_of(body, member.args[0], extents[0]) if lanes > 1 else 0
-    length = extents[lead] if parallel else None
-    if alone and vector:
-        func.vectorize(serial[0])
-    near = _reads_again(body, member, rest[1:], placement)
-    return spread(script, func, parallel, serial, rows, lanes, about, turn, length, near)
-
-
-def _is_ragged(known: Guess, member: Member, d: int, lanes: int) -> bool:
-    """Whether rows are told to be short and no vectors: most begin at no multiple, and what is
-    left of each at both ends is much beside it.
-    """
-    extent = known.extent(member, d) if known.tells(member, d) else 0
-    return extent % lanes > 0 and extent <= LANES * lanes
-
-
-def _reads_again(body: Body, member: Member, outer: Sequence[int], placement: Placement) -> bool:
-    """Whether all values of some dimensions, few as they are, read the same element."""
-    if not outer or prod(placement.about(member.name, d) for d in outer) > SMALL:
-        return False
-    own = {member.args[d] for d in outer}
-    read = [frozenset[str]().union(*map(free_vars, a.indices)) for a in body.reads()]
-    for m in placement.at_threads_of(member):
-        at = next((a.indices for a in body.reads() if a.func == m.name), ())
-        names = dict(zip(m.args, map(free_vars, at), strict=False))
-        for a in placement.bodies[m.name][-1].reads():
-            mine = frozenset[str]().union(*map(free_vars, a.indices)) if a.func != m.name else own
-            read.append(frozenset[str]().union(*(names.get(n, {n}) for n in mine)))
-    return any(member.args[0] in names and not names & own for names in read)
-
-
-def _is_vector(extent: int | None, bytes_: int) -> bool:
-    """Whether the elements of a short dimension are loaded and stored at once, a pixel's say."""
-    return extent is not None and extent in (2, 4, 8) and extent * bytes_ <= VECTOR
 
 
 def aligned(func: Recorded, x: Any, elements: int) -> None:

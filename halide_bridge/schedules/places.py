@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
+from halide_bridge.schedules.along import along_dims
 from halide_bridge.schedules.asked import clone, from_zero
 from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
@@ -19,7 +20,6 @@ from halide_bridge.schedules.kernels import (
     ROWS,
     Grid,
     aligned,
-    along_dims,
     fused,
     spread,
     update_kernel,
@@ -173,6 +173,7 @@ class Scheduling:
             most = reductions.lanes_at_thread(mine, member, self.placement, body)
         grid = along_dims(
             self.script, reader, member, self.placement, body, known,
+            sums=[(m, self.placement.bodies[m.name][-1]) for m in mine] if light else (),
             alone=not mine, most=most, rows=ROWS if light else 1,
         )  # fmt: skip
         stage_tables(self.script, reader, grid, body, self.placement)

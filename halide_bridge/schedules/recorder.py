@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from halide_bridge import instead, memory
@@ -170,6 +172,15 @@ class Script:
             self._lines.append(("=", f"{identifier} = {of.text}.{directive}({said})"))
             self._known[key] = Recorded(self, identifier, value)
         return self._known[key]
+
+    def where_extents(self, of: Recorded, extents: Mapping[int, int]) -> Recorded:
+        """The way of an output for calls where some of its dimensions are so long."""
+        buffer, found = of.value.output_buffer(), self._identifier(f"{of.text}_where")
+        tests = [buffer.dim(d).extent() == n for d, n in extents.items()]
+        said = [f"({of.text}.output_buffer().dim({d}).extent() == {n})" for d, n in extents.items()]
+        value = of.value.specialize(reduce(and_, tests))
+        self._lines.append(("=", f"{found} = {of.text}.specialize({' & '.join(said)})"))
+        return Recorded(self, found, value)
 
     def instead(
         self, directive: Callable[..., Any], stems: Sequence[str], *arguments: Any

@@ -13,13 +13,13 @@ from math import isqrt, prod
 from typing import Any
 
 from halide_bridge.names import plain
+from halide_bridge.schedules.along import along_dims
 from halide_bridge.schedules.kernels import (
     LANES,
     LINE,
     ROWS,
     WARPS,
     Grid,
-    along_dims,
     fused,
     fusible,
     spread,
@@ -53,7 +53,9 @@ def at_thread(
     func.compute_at(reader, grid.inner)
     several = max(grid.rows, grid.lanes) > 1
     name, args = grid.along.name() if several else "", func.args()
-    if some:  # Halide would say how many there are of each
+    if grid.each:
+        _unroll_each(func, member, grid, access)
+    elif some:  # Halide would say how many there are of each
         for a, i in zip(args, access.indices, strict=True):
             if i != Var(name):
                 func.bound_extent(a, 1)
@@ -72,6 +74,19 @@ def at_thread(
         stage.vectorize(along)
         for r in reduced:
             stage.unroll(r)
+
+
+def _unroll_each(func: Recorded, member: Member, grid: Grid, access: Access) -> None:
+    """Have a thread add up all elements along some dimensions of its reader at once."""
+    names = {Var(v.name()) for v in grid.each}
+    for n, stage in enumerate([func, *map(func.update, range(len(member.stages) - 1))]):
+        free = member.stages[n].free
+        places = zip(func.args(), access.indices, free, strict=True)
+        own = [arg for arg, i, name in places if i in names and name is not None]
+        if n and own:
+            stage.reorder(*own, *func.rvars(n - 1))
+        for arg in own:
+            stage.unroll(arg)
 
 
 def inner_sum(script: Script, member: Member, outer: Member) -> None:
@@ -233,6 +248,10 @@ def alone(script: Script, member: Member, placement: Placement, known: Guess) ->
     body = placement.bodies[member.name][-1]
     outputs = prod(known.extent(member, d) for d in range(len(member.args)))
     rows = ROWS if outputs >= ROWS * FULL else 1
-    grid = along_dims(script, stored, member, placement, body, known, rows=rows)
+    sums = [(member, body)]
+    grid = along_dims(script, stored, member, placement, body, known, sums=sums, rows=rows)
+    for v, arg in zip(stored.args(), member.args, strict=True):
+        if arg in member.bounds and any(v is each for each in grid.each):
+            stored.bound_extent(v, member.bounds[arg])  # as the sum has it
     at_thread(script, member, stored, grid, Access(member.name, 0, tuple(map(Var, member.args))))
     return grid

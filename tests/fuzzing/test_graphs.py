@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.verified, pytest.mark.gcc]
 FOUND = (42091, 42162)  # were refused: a place with a name, sums up to where a condition says
 
 
-@pytest.mark.parametrize("number", (*range(40), *FOUND))
+@pytest.mark.parametrize("number", [*range(40), *FOUND])
 def test_a_graph_computes_what_halide_does(number: int) -> None:
     outcome = run(number)
     assert outcome.kind == "ok" or outcome.detail.startswith("Halide: "), outcome.text

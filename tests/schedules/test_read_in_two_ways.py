@@ -1,5 +1,5 @@
-"""What random graphs have found, as small as it gets: an array that a sum reads in two ways, of which
-one has a name in its definition.
+"""An array that a sum reads in two ways, of which one has a name in its definition (found by the
+random graphs).
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ def operations(e: Expr) -> int:
     return total
 
 
-def distinct(e: Expr) -> int:
+def distinct(*values: Expr) -> int:
     """Of one element, where what stands in several places is computed once."""
-    found, waiting = dict[Expr, None](), [e]
+    found, waiting = dict[Expr, None](), [*values]
     while waiting:
         part = waiting.pop()
         if part not in found:

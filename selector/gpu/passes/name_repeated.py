@@ -38,7 +38,7 @@ def _named(node: Node) -> Body:
             names: dict[Expr, Expr] = {}
             taken = frozenset[str]().union(*map(free_vars, node.values))
             free = (name for n in count() if (name := f"value{n}") not in taken)
-            lets = tuple(_let(e, next(free), names) for e in found)  # each with the names before it
+            lets = tuple(let(e, next(free), names) for e in found)  # each with the names before it
             values = tuple(replaced_all(v, names) for v in node.values)
             return (Local((*lets, replace(node, values=values))),)
         case _:
@@ -51,7 +51,7 @@ def _is_long(values: tuple[Expr, ...]) -> bool:
     return next(islice(nodes, LEAST + SAVED - 1, None), None) is not None
 
 
-def _let(e: Expr, name: str, names: dict[Expr, Expr]) -> Let:
+def let(e: Expr, name: str, names: dict[Expr, Expr]) -> Let:
     """Of an expression, in which those that have names already are these."""
     value = map_expr(e, lambda c: replaced_all(c, names))
     names[e] = Var(name, e.type)
@@ -70,23 +70,23 @@ def _repeated(values: tuple[Expr, ...]) -> Iterator[Expr]:
 
     for e in values:
         counted(e)
-    always = frozenset[Expr]().union(*(_always(e, sure) for e in values))
+    computed = frozenset[Expr]().union(*(always(e, sure) for e in values))
     for e in sizes:  # operands first
         worth = sizes[e] >= LEAST and (uses[e] - 1) * sizes[e] >= SAVED
-        if worth and e.type in (FLOAT32, INT32) and e in always:
+        if worth and e.type in (FLOAT32, INT32) and e in computed:
             yield e
 
 
-def _always(e: Expr, known: dict[Expr, frozenset[Expr]]) -> frozenset[Expr]:
+def always(e: Expr, known: dict[Expr, frozenset[Expr]]) -> frozenset[Expr]:
     """What of an expression is computed whatever the rest is."""
     if e not in known:
         match e:
             case Select(condition, a, b):
-                either = _always(a, known) & _always(b, known)
-                inner = _always(condition, known) | either
+                either = always(a, known) & always(b, known)
+                inner = always(condition, known) | either
             case Binary(BinaryOp.AND | BinaryOp.OR, a, _):
-                inner = _always(a, known)
+                inner = always(a, known)
             case _:
-                inner = frozenset[Expr]().union(*(_always(c, known) for c in expr_children(e)))
+                inner = frozenset[Expr]().union(*(always(c, known) for c in expr_children(e)))
         known[e] = inner | {e}
     return known[e]

@@ -37,7 +37,7 @@ from selector.gpu.codegen.threads.runs import as_run, emit_run, is_copy
 from selector.gpu.codegen.threads.scatters import as_scatter, emit_scatter
 from selector.gpu.codegen.threads.sums import emit_sums, side_by_side
 from selector.gpu.codegen.threads.tiles import emit_tile, tiles_of
-from selector.gpu.codegen.threads.unrolled import emit_unrolled
+from selector.gpu.codegen.threads.unrolled import emit_behind_one, emit_unrolled
 from selector.gpu.codegen.threads.vector_code import (
     condition_of,
     emit_vectors,
@@ -82,7 +82,12 @@ from selector.lowering.predicates import is_predicated, test_of_all
 from selector.lowering.row_marks import MEET
 
 UNROLLED_STEPS = 32
-TOGETHER = (emit_sums, emit_interleaved, emit_unrolled)  # statements that stand side by side
+TOGETHER = (  # statements that stand side by side
+    emit_sums,
+    emit_interleaved,
+    emit_unrolled,
+    emit_behind_one,
+)
 
 
 class ThreadCode:

@@ -6,12 +6,14 @@ all of them are executed and all that they load is inside, nothing is tested bet
     ...                                                 ... }
 
 Behind a test a load waits for it, and the next statement for both. Without tests all loads go to
-memory together.
+memory together. What is too long to be written twice stands behind one test where all have the
+same, so that what they compute alike is computed once (``passes.name_choices``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 from selector.dataclass import dataclass
 from selector.gpu.codegen.context import KernelContext
@@ -20,6 +22,7 @@ from selector.gpu.codegen.threads.needs import Needs, Unknown
 from selector.gpu.codegen.threads.sums import ThreadStatements
 from selector.gpu.codegen.threads.vector_code import condition_of
 from selector.gpu.codegen.threads.vectors import Windows
+from selector.gpu.ir.expressions import all_of
 from selector.ir.affine import settled
 from selector.ir.contents import holds, nodes_of
 from selector.ir.nodes import Expr, Load, Stmt, Store, VectorReduce
@@ -51,8 +54,30 @@ def emit_unrolled(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
             code.statement(s)
     context.facts.inside.difference_update(free)
     with w.otherwise():
-        for s in stmts:
-            code.statement(s)
+        if not _emit_behind_one(stmts, code):
+            for s in stmts:
+                code.statement(s)
+    return True
+
+
+def emit_behind_one(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
+    """Write some statements that are too long to be written twice, if they have one condition."""
+    stores = [store for s in stmts if isinstance(store := under_conditions(s)[1], Store)]
+    nodes = sum(1 for s in stores for _ in walk_expr(s.value)) if len(stmts) > 1 else 0
+    return nodes > MOST and _emit_behind_one(stmts, code)
+
+
+def _emit_behind_one(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
+    found, context = [under_conditions(s) for s in stmts], code.context
+    stores = [s for _, s in found if isinstance(s, Store) and _is_plain(s, context)]
+    tests = {(*conditions, s.predicate) for conditions, s in found if isinstance(s, Store)}
+    written = frozenset[str]().union(*map(stored_names, stores))
+    if len(tests) != 1 or len(stores) < len(stmts) or any(loaded_names(s) & written for s in stmts):
+        return False
+    test = all_of(context.scalar.legal(c) for (*of,) in tests for c in of if c is not None)
+    with nullcontext() if test is None else context.writer.when(test):
+        for s in stores:
+            code.statement(Store(s.buffer, s.index, s.value))
     return True
 
 

@@ -156,7 +156,10 @@ def _directives(
         stage.vectorize(serial[0])
     near = _reads_again(work.body, work.member, form.rest[1:], work.placement)
     parallel = [args[d] for d in dims] if args else []
-    grid = spread(script, stage, parallel, serial, form.rows, form.lanes, about, turn, length, near)
+    told = all(work.known.tells(work.member, d) for d in dims)
+    grid = spread(
+        script, stage, parallel, serial, form.rows, form.lanes, about, turn, length, near, told=told
+    )
     if form.unrolled and form.lanes == 1:
         inner = new_variables(script, args[form.lead], "xi")[0]
         grid = replace(grid, inner=inner, each=tuple(serial))

@@ -60,13 +60,15 @@ def spread(
     length: int | None = None,
     near: bool = False,
     over: int = 0,
+    told: bool = False,
 ) -> Grid:
     """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first,
     about so long (``extents``); ``serial``: loops inside a thread, innermost first; ``rows`` along
     the second dimension, or ``lanes`` along the first, of which a thread has those of every
     ``turn``, if there is one. ``length``: of the first dimension, where it is certain. ``near``:
     blocks next to each other are those of the outer dimensions, which read the same. ``over``:
-    multiprocessors that are to have blocks where threads run through long loops.
+    multiprocessors that are to have blocks where threads run through long loops. ``told``: extents
+    are what calls have.
     """
     if not parallel:
         stage.gpu_single_thread()
@@ -97,7 +99,8 @@ def spread(
     far = extents[2 : 2 + len(outer)]
     counts = [-(-n // e) for n, e in zip(extents, (wide * lanes, high * rows), strict=False)]
     counts += far if one else [prod(far)]
-    blocks = _longest_first(blocks, dict(zip(map(id, (xo, yo, *z)), counts, strict=False)))
+    if told:
+        blocks = _longest_first(blocks, dict(zip(map(id, (xo, yo, *z)), counts, strict=False)))
     stage.reorder(*inner, xi, yi, *((xo,) if one else ()), *blocks)
     if rows > 1:
         stage.unroll(yu)

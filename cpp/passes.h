@@ -96,6 +96,9 @@ ir::Stmt predicate_needed(const ir::Stmt &s, const Environment &env, const Dimen
 ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs,
                           const Parameters &parameters);
 
+// races.cpp: loops over reduction domains that are parallel as any other is, under other names.
+ir::Stmt name_proved_loops(const ir::Stmt &s, const Environment &env);
+
 // sliding.cpp: Halide's sliding windows, where they are right.
 ir::Stmt slide(const ir::Stmt &s, Environment &env);
 

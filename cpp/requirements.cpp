@@ -2,7 +2,7 @@
 //
 // Regions flow from the outputs, consumer before producer, through the definitions themselves: an
 // update adds what it reads over its whole reduction domain and what it writes. No schedule is
-// looked at.
+// looked at. An index that a Func holds is between the bounds of that Func's values.
 
 #include "passes.h"
 
@@ -43,15 +43,16 @@ Scope<Interval> variables(const Function &f, const Definition &definition, const
 }
 
 // What the definition writes, outside the pure region included.
-Box written(const Definition &definition, const Scope<Interval> &scope) {
+Box written(const Definition &definition, const Scope<Interval> &scope,
+            const FuncValueBounds &values) {
     Box box;
     for (const Expr &arg : definition.args()) {
-        box.push_back(bounds_of_expr_in_scope(arg, scope));
+        box.push_back(bounds_of_expr_in_scope(arg, scope, values));
     }
     return box;
 }
 
-void propagate(const Function &f, Regions &regions) {
+void propagate(const Function &f, const FuncValueBounds &values, Regions &regions) {
     if (!regions.count(f.name()) || !f.has_pure_definition()) {
         return;
     }
@@ -61,12 +62,12 @@ void propagate(const Function &f, Regions &regions) {
         Box region = regions[f.name()];
         Scope<Interval> scope = variables(f, definition, region);
         if (!definition.is_init()) {
-            merge_boxes(regions[f.name()], written(definition, scope));
+            merge_boxes(regions[f.name()], written(definition, scope, values));
         }
         std::vector<Expr> exprs = definition.values();
         exprs.insert(exprs.end(), definition.args().begin(), definition.args().end());
         for (const Expr &e : exprs) {
-            merge(regions, boxes_required(e, scope));
+            merge(regions, boxes_required(e, scope, values));
         }
     }
 }
@@ -94,8 +95,9 @@ std::map<std::string, Box> required_regions(const Functions &outputs,
             regions[b.func] = whole(b);
         }
     }
+    const FuncValueBounds values = compute_function_value_bounds(order, env);
     for (auto name = order.rbegin(); name != order.rend(); ++name) {
-        propagate(env.at(*name), regions);
+        propagate(env.at(*name), values, regions);
     }
     std::map<std::string, Expr> known = known_values(parameters);
     for (auto &[name, box] : regions) {

@@ -78,6 +78,7 @@ struct Scalar {
 struct Parameters {
     std::vector<Buffer> buffers;       // inputs in order of discovery, then outputs in order
     std::vector<Scalar> scalars;
+    std::set<std::string> repeated;     // names that several parameters have
     std::vector<std::string> embedded;  // names of constant images inside the pipeline
 };
 

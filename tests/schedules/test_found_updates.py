@@ -73,6 +73,30 @@ def test_places_have_the_bounds_of_their_func() -> None:
         checked(moved(*shape), moved(*shape))
 
 
+def mapped(height: int, width: int) -> Plain:
+    """Every second pixel and the one before it, and back; Halide stores no Func without bounds."""
+    a, place, out = hl.ImageParam(F32, 2, "a"), hl.Func("place"), hl.Func("out")
+    place[x] = 2 * x + 1
+    r = hl.RDom([(0, width)])
+    out[x, y] = 0.0
+    out[place[r], y] += a[place[r], y] - a[place[r] - 1, y]
+    return Plain(out, [(a, floats(height, 2 * width))], (height, 2 * width))
+
+
+@pytest.mark.parametrize("shape", SHAPES[:3])
+def test_places_without_bounds(shape: tuple[int, int]) -> None:
+    case = mapped(*shape)
+    kernel = hb.compile(case.outputs, target="sm_90a", schedule="auto", cache=False)
+    (a,) = (value for _, value in case.arguments)
+    wanted = np.zeros_like(a)
+    wanted[:, 1::2] = a[:, 1::2] - a[:, ::2]
+    for found in (
+        kernel.interpret(a=a, sizes=case.sizes),
+        emulation.check(kernel, a=a, sizes=case.sizes),
+    ):
+        assert np.array_equal(found, wanted)
+
+
 def levels(height: int, width: int) -> Plain:
     """A histogram of which a Func says how many bins there are."""
     a, level, out = hl.ImageParam(hl.UInt(8), 2, "a"), hl.Func("level"), hl.Func("out")

@@ -3,7 +3,7 @@
 // The order is that of Halide's own driver; tests/bridge/test_stock_text.py compares the result
 // with what stock Halide prints after vectorizing.
 
-#include "passes.h"
+#include "reads.h"
 
 #include <optional>
 
@@ -25,20 +25,6 @@ struct Pipeline {
     std::map<std::string, Halide::Expr> known;
     std::vector<Promise> promises;
     Dimensions guarded;  // of Funcs of which only what is needed is stored
-};
-
-// Which values of which Funcs an expression reads.
-class ValuesRead : public IRGraphVisitor {
-    using IRGraphVisitor::visit;
-    void visit(const Call *op) override {
-        IRGraphVisitor::visit(op);
-        if (op->call_type == Call::Halide) {
-            found.emplace(op->name, op->value_index);
-        }
-    }
-
-public:
-    std::set<std::pair<std::string, int>> found;
 };
 
 // What only an unread value of an inlined tuple reads is not computed: Halide's inference of bounds
@@ -223,6 +209,9 @@ Lowered lower_once(const Functions &funcs, const Options &options, const Dimensi
     const Stmt flat = s;
     const Stmt vectors = vectorize(s, p, options);
     s = simplify(vectors);
+    if (options.tails) {
+        s = name_proved_loops(s, p.env);
+    }
     if (options.strip) {
         // What follows an assert that always fails is left out by `simplify`, and so may be the
         // assert itself: those are looked for before it.

@@ -143,6 +143,7 @@ py::dict lower_pipeline(const std::vector<Func> &outputs, const py::dict &given)
         scalars.append(py::make_tuple(s.name, type_record(s.type)));
     }
     result["scalars"] = scalars;
+    result["repeated"] = parameters.repeated;
     result["embedded"] = parameters.embedded;
     result["variables"] = named_variables(lowered.environment);
     return result;

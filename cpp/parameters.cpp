@@ -37,10 +37,18 @@ Buffer describe(const Parameter &p, const std::string &name) {
 
 class FindParameters : public IRGraphVisitor {
     Parameters &result;
-    std::set<std::string> seen;
+    std::map<std::string, Parameter> found;
+    std::set<std::string> seen;  // of constant images
 
     void add(const Parameter &p) {
-        if (!p.defined() || !seen.insert(p.name()).second) {
+        if (!p.defined()) {
+            return;
+        }
+        auto [known, first] = found.emplace(p.name(), p);
+        if (!first) {
+            if (!known->second.same_as(p)) {
+                result.repeated.insert(p.name());
+            }
             return;
         }
         if (p.is_buffer()) {
@@ -78,7 +86,7 @@ public:
     explicit FindParameters(Parameters &result, const Functions &outputs) : result(result) {
         for (const Function &f : outputs) {
             for (const Parameter &p : f.output_buffers()) {
-                seen.insert(p.name());
+                found.emplace(p.name(), p);
             }
         }
     }

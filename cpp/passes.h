@@ -78,6 +78,7 @@ struct Scalar {
 struct Parameters {
     std::vector<Buffer> buffers;       // inputs in order of discovery, then outputs in order
     std::vector<Scalar> scalars;
+    std::set<std::string> repeated;     // names that several parameters have
     std::vector<std::string> embedded;  // names of constant images inside the pipeline
 };
 
@@ -95,6 +96,9 @@ Dimensions round_up_tails(Environment &env);  // those of which only what is nee
 ir::Stmt predicate_needed(const ir::Stmt &s, const Environment &env, const Dimensions &guarded);
 ir::Stmt predicate_stores(const ir::Stmt &s, const Functions &outputs,
                           const Parameters &parameters);
+
+// races.cpp: loops over reduction domains that are parallel as any other is, under other names.
+ir::Stmt name_proved_loops(const ir::Stmt &s, const Environment &env);
 
 // sliding.cpp: Halide's sliding windows, where they are right.
 ir::Stmt slide(const ir::Stmt &s, Environment &env);

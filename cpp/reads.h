@@ -8,6 +8,20 @@
 
 namespace bridge {
 
+// Which values of which Funcs an expression reads.
+class ValuesRead : public Halide::Internal::IRGraphVisitor {
+    using Halide::Internal::IRGraphVisitor::visit;
+    void visit(const Halide::Internal::Call *op) override {
+        IRGraphVisitor::visit(op);
+        if (op->call_type == Halide::Internal::Call::Halide) {
+            found.emplace(op->name, op->value_index);
+        }
+    }
+
+public:
+    std::set<std::pair<std::string, int>> found;
+};
+
 inline bool is_read(const Halide::Internal::Call *call, const Halide::Internal::Function &f) {
     return call && call->call_type == Halide::Internal::Call::Halide && call->name == f.name();
 }

@@ -243,6 +243,10 @@ struct Records::State : public IRVisitor {
             index[op] = add(blend(op));
             return;
         }
+        if (in_fixed_point(op)) {
+            index[op] = add(lower_intrinsic(op));
+            return;
+        }
         py::tuple args = add_all(op->args);
         if (op->call_type == Call::Halide || op->call_type == Call::Image) {
             emit(op, "Access", type(op->type), op->name, op->value_index, args);
@@ -261,6 +265,17 @@ struct Records::State : public IRVisitor {
     void visit(const VectorReduce *op) override {
         int value = add(op->value);
         emit(op, "VectorReduce", reduce_kind(op->op), value, op->type.lanes());
+    }
+
+    // Arithmetic in fixed point, which Halide's code generators make of plain operations.
+    static bool in_fixed_point(const Call *op) {
+        return op->is_intrinsic({Call::saturating_add, Call::saturating_sub, Call::halving_add,
+                                 Call::halving_sub, Call::rounding_halving_add,
+                                 Call::rounding_shift_left, Call::rounding_shift_right,
+                                 Call::mul_shift_right, Call::rounding_mul_shift_right,
+                                 Call::widening_shift_left, Call::widening_shift_right,
+                                 Call::widen_right_add, Call::widen_right_mul,
+                                 Call::widen_right_sub});
     }
 
     // What Halide's code generators make of a blend of integers.

@@ -3,9 +3,11 @@
 // Stores to an output beyond its extent are predicated off, lane by lane. Funcs inside the pipeline
 // are computed over rounded-up tiles; what they load beyond a buffer is zero and never reaches an
 // output. Of one that is computed once, and whose own variable is split with GuardWithIf, only what
-// somebody needs is stored. Reductions run rounded up as well (guarded_sums.cpp).
+// somebody needs is stored. Reductions run rounded up as well (guarded_sums.cpp). An update whose
+// place is what a stored Func holds runs to the end alone: beyond it that may hold any number.
 
 #include "definitions.h"
+#include "reads.h"
 
 namespace bridge {
 
@@ -46,6 +48,28 @@ std::set<size_t> rounded_dimensions(Function function) {
     return dimensions;
 }
 
+// Whether an expression reads a Func that is stored, itself or by way of others.
+bool reads_stored(const Expr &e, const Environment &env) {
+    ValuesRead reads;
+    e.accept(&reads);
+    return std::any_of(reads.found.begin(), reads.found.end(), [&](const auto &read) {
+        const auto &[name, value] = read;
+        auto found = env.find(name);
+        if (found == env.end()) {
+            return false;
+        }
+        const Function &f = found->second;
+        bool here = f.is_pure() && f.schedule().compute_level().is_inlined();
+        return !here || reads_stored(f.values()[value], env);
+    });
+}
+
+bool is_scattered(const Definition &definition, const Environment &env) {
+    const std::vector<Expr> &place = definition.args();
+    return std::any_of(place.begin(), place.end(),
+                       [&](const Expr &e) { return reads_stored(e, env); });
+}
+
 class PredicateStores : public IRMutator {
     const std::map<std::string, std::map<size_t, Expr>> ends;  // by Func and dimension
 
@@ -79,13 +103,14 @@ Dimensions round_up_tails(Environment &env) {
                            function.updates().empty();
         for_each_definition(function, [&, &f = function](Definition &definition) {
             const std::vector<std::string> &args = f.args();
+            const bool scattered = is_scattered(definition, env);
             for (Split &split : definition.schedule().splits()) {
                 if (split.split_type == Split::SplitVar && !split.exact) {
                     bool own = std::find(args.begin(), args.end(), split.old_var) != args.end();
                     if (alone && own && split.tail == TailStrategy::GuardWithIf) {
                         guarded.insert({f.name(), split.old_var});
                     }
-                    split.tail = TailStrategy::RoundUp;
+                    split.tail = scattered ? TailStrategy::GuardWithIf : TailStrategy::RoundUp;
                 }
             }
         });

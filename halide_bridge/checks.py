@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from halide_bridge.memory import Directives
@@ -20,6 +20,10 @@ from selector.ir.traverse import walk_stmt
 LARGEST_VECTOR = 65535
 _LANES = re.compile(r"up to 65535 lanes. (\d+) lanes requested")
 _NO_GPU = re.compile(r"Schedule for Func (\S+) requires <Default_GPU>")
+_MADE = re.compile(
+    r"(_intm|_im|_in|_global_wrapper)+(?=\$|$)"
+)  # what wraps a Func, or a part of it
+_UNBOUNDED = re.compile(r"calls function (\S+) in an unbounded way in dimension (\d+)")
 _VECTOR_VAR = re.compile(r"\.v\d+$")  # the inner variable that `vectorize(x, n)` makes
 _HEADER = re.compile(
     r"^(?:\w+ )?[Ee]rror(?: at \S+)?:?\s*|Condition failed: .*? Error: ", re.DOTALL
@@ -44,8 +48,14 @@ def output_funcs(output: object, location: str) -> list[Func]:
                 f"not {output!r:.80}",
                 where=location,
             )
-    for func in funcs:
+    for n, func in enumerate(funcs):
         _check_defined(func, location)
+        if any(func.name() == f.name() for f in funcs[:n]):
+            raise ScheduleError(
+                f"`{plain(func.name())}` is an output twice",
+                hint="name it once, or compute a Func of its own from it",
+                where=location,
+            )
     return funcs
 
 
@@ -84,6 +94,17 @@ def refuse_embedded(names: Sequence[str], location: str) -> None:
             f"the pipeline holds the contents of a Buffer (`{plain(names[0])}`)",
             why="a module has parameters and no data of its own",
             hint="read it through an ImageParam and pass the array when the kernel is called",
+            where=location,
+        )
+
+
+def refuse_repeated(names: Collection[str], location: str) -> None:
+    """Arguments are given by name."""
+    for name in sorted(names):
+        raise ScheduleError(
+            f"the pipeline has two parameters named `{name}`",
+            why="arrays and numbers are given by name when the kernel is called",
+            hint="give each ImageParam and Param, and each output, a name of its own",
             where=location,
         )
 
@@ -252,6 +273,15 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
             f"`{func}` has loops over GPU blocks or threads, and the target is a CPU",
             hint="leave out gpu_blocks, gpu_threads and gpu_tile, and use parallel and vectorize; "
             "or compile for a GPU target such as sm_80",
+            where=Where(func=func, location=location),
+        )
+    unbounded = _UNBOUNDED.search(text)
+    if unbounded is not None:
+        func = plain(_MADE.sub("", unbounded[1]))
+        return ScheduleError(
+            f"dimension {unbounded[2]} of `{func}` is read or written at any place",
+            why="an index depends on data, and Halide knows no bounds of it",
+            hint="clamp the index: `hl.clamp(index, 0, size - 1)`",
             where=Where(func=func, location=location),
         )
     name = plain(outputs[0].name())

@@ -113,6 +113,7 @@ def _lowered(pipeline: _Pipeline, name: str | None, inputs: Sequence[object] | N
         native().lower, pipeline.outputs, pipeline.request, pipeline.location
     )
     checks.refuse_embedded(lowered["embedded"], pipeline.location)
+    checks.refuse_repeated(lowered["repeated"], pipeline.location)
     arrays = (b[0] for b in lowered["buffers"] if not b[2])
     names = Names((*arrays, *(s[0] for s in lowered["scalars"])), lowered["variables"])
     for wrapper, func in pipeline.wrapped:

@@ -47,6 +47,19 @@ _WIDENING = {
     "widening_sub": ir.BinaryOp.SUB,
     "widening_mul": ir.BinaryOp.MUL,
 }
+_STRICT = {
+    "strict_add": ir.BinaryOp.ADD,
+    "strict_sub": ir.BinaryOp.SUB,
+    "strict_mul": ir.BinaryOp.MUL,
+    "strict_div": ir.BinaryOp.DIV,
+    "strict_min": ir.BinaryOp.MIN,
+    "strict_max": ir.BinaryOp.MAX,
+}
+_STRICT_COMPARE = {
+    "strict_eq": ir.CompareOp.EQ,
+    "strict_lt": ir.CompareOp.LT,
+    "strict_le": ir.CompareOp.LE,
+}
 _MARKERS = frozenset({"add_image_checks_marker", "skip_stages_marker", "sliding_window_marker"})
 _NO_STMT = ir.Block(())
 ELEMENT = "@"  # between a Func's name and the number of its value; no function is called so
@@ -179,6 +192,10 @@ class Reader:
             return _mux(values)
         if name == "bitwise_not" and result.is_bool:  # Python's ~
             return negate(values[0])
+        if name in _STRICT:
+            return ir.Binary(_STRICT[name], *values)
+        if name in _STRICT_COMPARE:
+            return ir.Compare(_STRICT_COMPARE[name], *values)
         if name in _WIDENING:
             return ir.Binary(_WIDENING[name], *(normal_expr(ir.Cast(result, v)) for v in values))
         return ir.Call(result, name, values)

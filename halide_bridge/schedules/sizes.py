@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import SupportsIndex
 
 from halide_bridge.names import plain
 from halide_bridge.schedules.recognise.program import Member, Program, accesses
@@ -107,8 +108,18 @@ def guess(program: Program, sizes: Sizes | None, location: str, some: bool = Fal
                 hint="a shape in NumPy's order, or shapes by the names of outputs and arguments",
                 where=location,
             )
+        if not all(map(_is_size, shape)):
+            raise ScheduleError(
+                f"sizes has {tuple(shape)} for `{name}`",
+                why="a size is a whole number, and none is negative",
+                where=location,
+            )
         known |= {f"{buffers[name]}.extent.{d}": int(n) for d, n in enumerate(reversed(shape))}
     return Guess(known, {buffer: label for label, buffer in buffers.items()})
+
+
+def _is_size(n: object) -> bool:
+    return isinstance(n, SupportsIndex) and int(n) >= 0
 
 
 def _buffer(member: Member, program: Program) -> str:

@@ -9,7 +9,7 @@ time, so that a column's elements lie in different banks.
 
 from __future__ import annotations
 
-from halide_bridge.schedules.kernels import LINE, Grid, fused
+from halide_bridge.schedules.kernels import FUSED, LINE, Grid, fused
 from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement
 from halide_bridge.schedules.recognise.program import Access, Member
@@ -58,7 +58,7 @@ def tiles_of(member: Member, body: Body, placement: Placement) -> Tiles | None:
             return None
         found.append(turned)
     across = {t.sides[0] for t in found}
-    if len(across) != 1 or len(member.types) != 1:
+    if len(across) != 1 or len(member.types) != 1 or len(member.args) - 2 > FUSED:
         return None
     (y,) = across
     both = (placement.extent(member.name, member.args.index(v)) for v in (member.args[0], y))
@@ -125,7 +125,7 @@ def by_tiles(
         reader.split(xi, xi, xl, lanes).vectorize(xl)
         inner = [xl, xi]
     reader.split(y, yo, yi, TILE).split(yi, yu, yi, high)
-    z = fused(script, reader, list(args.values()), most=2)
+    z = fused(script, reader, list(args.values()))
     first, *rest = inner[::-1]
     reader.reorder(*rest, yu, first, yi, xo, yo, *z).unroll(yu)
     reader.gpu_blocks(xo, yo, *z).gpu_threads(first, yi)

@@ -43,10 +43,15 @@ def recurrence(value: Expr, lags: Mapping[Expr, int]) -> Recurrence | str:
     return Recurrence(tuple(weights.get(n + 1, zero) for n in range(max(weights, default=0))))
 
 
+def along_domain(loop: str) -> bool:
+    """Whether a loop, ``func.s1.r$x.ro``, goes along a reduction domain; a Func may be ``f$1``."""
+    return "$" in loop.partition(".")[2]
+
+
 @lru_cache(maxsize=256)
 def is_recurrence(loop: For) -> bool:
     """Whether iterations of a loop along a reduction domain read what others store."""
-    if "$" not in loop.name:
+    if not along_domain(loop.name):
         return False
     inside = list(walk_stmt(loop.body))
     own = {s.name for s in inside if isinstance(s, Allocate)}

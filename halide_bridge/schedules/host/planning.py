@@ -105,6 +105,8 @@ def _searched(trials: Trials, program: Program, plan: HostPlan) -> HostPlan:
         found = search.search(program, plan.known, HOST)
     except halide_errors() as error:
         return plan.not_finding(in_words(str(error)))
+    except ScheduleError as error:
+        return plan.not_finding(error.what)
     more = plan.finding(found)
     why = trials.why_not(more, longest=LONGEST)
     return plan.not_finding(why) if why else more

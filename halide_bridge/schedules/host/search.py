@@ -26,6 +26,7 @@ from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import Guess
 from selector.dataclass import dataclass
+from selector.diagnostics import ScheduleError
 from selector.ir.nodes import Expr, Var
 from selector.ir.traverse import free_vars
 from selector.machine import Host
@@ -81,7 +82,7 @@ def _load() -> None:
 
 
 def search(program: Program, known: Guess, host: Host) -> Found:
-    """The schedule for those sizes; errors are Halide's."""
+    """The schedule for those sizes; errors are Halide's, or ScheduleError: it cannot be read."""
     _load()
     outputs = [program.members[name] for name in program.outputs]
     extents = [[known.extent(m, d) for d in range(len(m.args))] for m in outputs]
@@ -117,7 +118,8 @@ def _read(text: str, loops: _Loops) -> Iterator[Directive]:
             names[m[2]] = Loop(m[2], reduced=bool(m[1]))
         else:
             m = _STAGE.fullmatch(statement)
-            assert m is not None, f"no statement of a schedule: {statement}"
+            if m is None:  # Halide prints a Func's name as it is
+                raise ScheduleError(f"`{statement}` of its schedule is no C++")
             stage = 0 if m[2] is None else int(m[2]) + 1
             for name, said in _DIRECTIVE.findall(m[3]):
                 if name == _LEFT_OUT:

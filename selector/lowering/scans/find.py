@@ -24,7 +24,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.recurrences import ORDER, TYPES, is_one, recurrence
+from selector.ir.recurrences import ORDER, TYPES, along_domain, is_one, recurrence
 from selector.ir.traverse import conjuncts, expr_children, free_vars, walk_expr, walk_stmt
 from selector.ir.types import Type
 from selector.lowering.predicates import slack
@@ -151,7 +151,9 @@ def find(body: Stmt) -> Spread | None:
     fors = [x for x in nest if isinstance(x, For)]
     threads = tuple(x for x in fors if x.kind is ForKind.GPU_THREAD)
     single = [x for x in fors if x.kind is ForKind.GPU_BLOCK and x.extent == IntImm(1)]
-    loops = tuple(x for x in fors if "$" in x.name and x not in single)  # of a reduction domain
+    loops = tuple(
+        x for x in fors if along_domain(x.name) and x not in single
+    )  # of a reduction domain
     others = tuple(x for x in threads if x not in loops)
     grid = tuple(x for x in fors if x.kind is ForKind.GPU_BLOCK)
     index = Affine.of(store.index)
@@ -190,7 +192,7 @@ def _is_power(x: For) -> bool:
 def _refuse_hidden(body: Stmt) -> None:
     """A recurrence over threads among other statements would be a race."""
     for x in walk_stmt(body):
-        if not (isinstance(x, For) and x.kind is ForKind.GPU_THREAD and "$" in x.name):
+        if not (isinstance(x, For) and x.kind is ForKind.GPU_THREAD and along_domain(x.name)):
             continue
         inside = list(walk_stmt(x.body))
         own = {y.name for y in inside if isinstance(y, Allocate)}

@@ -187,7 +187,7 @@ def widest(storage: Storage, lanes: int) -> int:
     per = max(1, VECTOR_BYTES // storage.type.bytes)
     while lanes % per:
         per //= 2
-    return 1 if storage.type.is_bool else per
+    return per
 
 
 class Windows:

@@ -164,7 +164,7 @@ def test_where_the_search_fails_there_are_plain_loops(
 
 
 def test_no_statement_of_halides_schedule_is_passed_over() -> None:
-    with pytest.raises(AssertionError, match="no statement of a schedule"):
+    with pytest.raises(ScheduleError, match="no statement of a schedule"):
         list(search._read("f.split(x", []))  # pyright: ignore[reportPrivateUsage]
 
 

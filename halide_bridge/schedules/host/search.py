@@ -119,7 +119,7 @@ def _read(text: str, loops: _Loops) -> Iterator[Directive]:
         else:
             m = _STAGE.fullmatch(statement)
             if m is None:  # Halide prints a Func's name as it is
-                raise ScheduleError(f"`{statement}` of its schedule is no C++")
+                raise ScheduleError(f"no statement of a schedule: `{statement}`")
             stage = 0 if m[2] is None else int(m[2]) + 1
             for name, said in _DIRECTIVE.findall(m[3]):
                 if name == _LEFT_OUT:

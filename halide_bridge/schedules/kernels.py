@@ -20,6 +20,7 @@ from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import is_rvar
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
+from selector.ir.nodes import Var
 from selector.ir.recurrences import ORDER
 from selector.ir.traverse import free_vars
 
@@ -251,12 +252,17 @@ def fusible(parallel: Sequence[Any]) -> tuple[list[Any], list[Any]]:
 
 def _looked_back(stage: Stage, read: Access) -> set[str]:
     """Variables that a recurrence goes along, in so few steps that none reads what another
-    stores.
+    stores; those along which all that is read lies between steps are none.
     """
     found = set[str]()
     for stored, index in zip(stage.indices, read.indices, strict=True):
-        back = (Affine.of(stored) - Affine.of(index)).constant
-        found |= free_vars(stored) if back and abs(back) <= ORDER else set()
+        form = Affine.of(stored)
+        back = (form - Affine.of(index)).constant
+        if back is None or not 0 < abs(back) <= ORDER:
+            continue
+        for v in free_vars(stored):
+            step = form.coefficient(Var(v)).constant
+            found |= {v} if not step or back % step == 0 else set[str]()
     return found
 
 

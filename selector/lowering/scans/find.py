@@ -151,9 +151,7 @@ def find(body: Stmt) -> Spread | None:
     fors = [x for x in nest if isinstance(x, For)]
     threads = tuple(x for x in fors if x.kind is ForKind.GPU_THREAD)
     single = [x for x in fors if x.kind is ForKind.GPU_BLOCK and x.extent == IntImm(1)]
-    loops = tuple(
-        x for x in fors if along_domain(x.name) and x not in single
-    )  # of a reduction domain
+    loops = tuple(x for x in fors if along_domain(x.name) and x not in single)
     others = tuple(x for x in threads if x not in loops)
     grid = tuple(x for x in fors if x.kind is ForKind.GPU_BLOCK)
     index = Affine.of(store.index)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Block, For, ForKind, IfThenElse, Load, Stmt, Store, Var
+from selector.ir.recurrences import along_domain
 from selector.ir.traverse import walk_all_exprs, walk_expr, walk_stmt
 
 
@@ -45,7 +46,7 @@ def turns_of(kernel: Stmt) -> Turns | None:
     last, loops = nest.pop(), [x for x in nest if isinstance(x, For)]
     tests = tuple(x for x in nest if isinstance(x, IfThenElse))
     threads = tuple(x for x in loops if x.kind is ForKind.GPU_THREAD)
-    if not any("$" in x.name for x in threads) or not all(
+    if not any(along_domain(x.name) for x in threads) or not all(
         isinstance(s, Store | Block) for s in walk_stmt(last)
     ):
         return None

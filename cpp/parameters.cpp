@@ -40,13 +40,19 @@ class FindParameters : public IRGraphVisitor {
     std::map<std::string, Parameter> found;
     std::set<std::string> seen;  // of constant images
 
+    // Whether two parameters of a name may be one argument.
+    static bool alike(const Parameter &a, const Parameter &b) {
+        return a.is_buffer() == b.is_buffer() && a.type() == b.type() &&
+               (!a.is_buffer() || a.dimensions() == b.dimensions());
+    }
+
     void add(const Parameter &p) {
         if (!p.defined()) {
             return;
         }
         auto [known, first] = found.emplace(p.name(), p);
         if (!first) {
-            if (!known->second.same_as(p)) {
+            if (!alike(known->second, p)) {
                 result.repeated.insert(p.name());
             }
             return;

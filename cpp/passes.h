@@ -78,7 +78,7 @@ struct Scalar {
 struct Parameters {
     std::vector<Buffer> buffers;       // inputs in order of discovery, then outputs in order
     std::vector<Scalar> scalars;
-    std::set<std::string> repeated;     // names that several parameters have
+    std::set<std::string> repeated;     // names of parameters that are no one argument
     std::vector<std::string> embedded;  // names of constant images inside the pipeline
 };
 

@@ -20,9 +20,7 @@ from selector.ir.traverse import walk_stmt
 LARGEST_VECTOR = 65535
 _LANES = re.compile(r"up to 65535 lanes. (\d+) lanes requested")
 _NO_GPU = re.compile(r"Schedule for Func (\S+) requires <Default_GPU>")
-_MADE = re.compile(
-    r"(_intm|_im|_in|_global_wrapper)+(?=\$|$)"
-)  # what wraps a Func, or a part of it
+_MADE = re.compile(r"(_intm|_im|_in|_global_wrapper)+(?=\$|$)")  # of a Func, or around it
 _UNBOUNDED = re.compile(r"calls function (\S+) in an unbounded way in dimension (\d+)")
 _VECTOR_VAR = re.compile(r"\.v\d+$")  # the inner variable that `vectorize(x, n)` makes
 _HEADER = re.compile(
@@ -102,8 +100,8 @@ def refuse_repeated(names: Collection[str], location: str) -> None:
     """Arguments are given by name."""
     for name in sorted(names):
         raise ScheduleError(
-            f"the pipeline has two parameters named `{name}`",
-            why="arrays and numbers are given by name when the kernel is called",
+            f"the pipeline has two parameters named `{name}` that are no one argument",
+            why="arrays and numbers are given by name, and these have other types or dimensions",
             hint="give each ImageParam and Param, and each output, a name of its own",
             where=location,
         )
@@ -277,7 +275,9 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
         )
     unbounded = _UNBOUNDED.search(text)
     if unbounded is not None:
-        func = plain(_MADE.sub("", unbounded[1]))
+        func = _MADE.sub("", unbounded[1])
+        own = (f.name() for f in outputs if f.name().replace("$", "_") == func)  # as Halide says it
+        func = plain(next(own, func))
         return ScheduleError(
             f"dimension {unbounded[2]} of `{func}` is read or written at any place",
             why="an index depends on data, and Halide knows no bounds of it",

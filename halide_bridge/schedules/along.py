@@ -13,6 +13,7 @@ from halide_bridge.names import plain
 from halide_bridge.schedules.kernels import (
     LANES,
     MODEST,
+    MOST_ACROSS,
     ROWS,
     Grid,
     aligned,
@@ -156,7 +157,8 @@ def _directives(
         stage.vectorize(serial[0])
     near = _reads_again(work.body, work.member, form.rest[1:], work.placement)
     parallel = [args[d] for d in dims] if args else []
-    told = all(work.known.tells(work.member, d) for d in dims)
+    far = form.rest and prod(about) > MOST_ACROSS  # a size that is asked for is depended on
+    told = bool(far) and all(work.known.tells(work.member, d) for d in dims)
     grid = spread(
         script, stage, parallel, serial, form.rows, form.lanes, about, turn, length, near, told=told
     )

@@ -64,12 +64,11 @@ def spread(
     told: bool = False,
 ) -> Grid:
     """Give each block and thread its part of a stage. ``parallel``: dimensions, innermost first,
-    about so long (``extents``); ``serial``: loops inside a thread, innermost first; ``rows`` along
-    the second dimension, or ``lanes`` along the first, of which a thread has those of every
-    ``turn``, if there is one. ``length``: of the first dimension, where it is certain. ``near``:
-    blocks next to each other are those of the outer dimensions, which read the same. ``over``:
-    multiprocessors that are to have blocks where threads run through long loops. ``told``: extents
-    are what calls have.
+    about so long (``extents``), or just so (``told``); ``serial``: loops inside a thread, innermost
+    first; ``rows`` along the second dimension, or ``lanes`` along the first, of which a thread has
+    those of every ``turn``, if there is one. ``length``: of the first dimension, where it is
+    certain. ``near``: blocks next to each other are those of the outer dimensions, which read the
+    same. ``over``: multiprocessors that are to have blocks where threads run through long loops.
     """
     if not parallel:
         stage.gpu_single_thread()
@@ -97,18 +96,17 @@ def spread(
     z = tuple(outer) if one else fused(script, stage, outer)
     plane = (yo,) if one else (xo, yo)
     blocks = (*z, *plane) if near else (*plane, *z)
-    far = extents[2 : 2 + len(outer)]
-    counts = [-(-n // e) for n, e in zip(extents, (wide * lanes, high * rows), strict=False)]
-    counts += far if one else [prod(far)]
     if told:
+        far = extents[2 : 2 + len(outer)]
+        counts = [-(-n // e) for n, e in zip(extents, (wide * lanes, high * rows), strict=False)]
+        counts += far if one else [prod(far)]
         blocks = _longest_first(blocks, dict(zip(map(id, (xo, yo, *z)), counts, strict=False)))
     stage.reorder(*inner, xi, yi, *((xo,) if one else ()), *blocks)
     if rows > 1:
         stage.unroll(yu)
     stage.gpu_blocks(*blocks).gpu_threads(xi, yi)
     text = f"{wide} x {high} threads" + (f", {rows} rows each" if rows > 1 else "")
-    text += f", {lanes} neighbours each" if lanes > 1 else ""
-    text += f" in every {turn}" if turn else ""
+    text += f", {lanes} neighbours each" * (lanes > 1) + f" in every {turn}" * bool(turn)
     first, along = serial[0] if serial else xi, y if rows > 1 else parallel[0]
     return Grid(first, rows, lanes, along, blocks[0], text)
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from halide_bridge import memory
-from halide_bridge.checks import halide_errors, in_words, output_funcs, refuse_repeated
+from halide_bridge.checks import halide_errors, in_words, output_funcs
 from halide_bridge.memory import apart
 from halide_bridge.native import native
 from halide_bridge.schedules import online
@@ -45,7 +45,7 @@ from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
-from halide_bridge.schedules.sizes import Sizes, guess, is_argument, unlike
+from halide_bridge.schedules.sizes import Sizes, guess, is_argument
 from halide_bridge.schedules.terms import (
     set_around,
     set_down,
@@ -147,7 +147,6 @@ def _planned(trials: Trials, sizes: Sizes | None, some: bool) -> tuple[Plan, str
     """
     outputs, wanted = trials.source.outputs, trials.wanted
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
-    refuse_repeated(unlike(program), trials.source.location)
     known = guess(program, sizes, trials.source.location, some)
     stored, precisions = set[str](), dict[str, str]()
     zero_points = partial(set_zero_points, known=known)

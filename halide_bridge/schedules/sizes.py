@@ -137,16 +137,6 @@ def sources_of(name: str, program: Program) -> Iterator[Member]:
             yield m
 
 
-def unlike(program: Program) -> set[str]:
-    """Names that ImageParams of other types or dimensions have, too."""
-    first, found = dict[str, tuple[object, int]](), set[str]()
-    for m in (m for m in program if is_argument(m, program)):
-        (read,) = accesses(m.stages[0].values[0])
-        kind = m.types, len(m.args)
-        found |= {read.func} if first.setdefault(read.func, kind) != kind else set[str]()
-    return found
-
-
 def is_argument(member: Member, program: Program) -> bool:
     """Whether a Func is that of an ImageParam."""
     if not member.pure or member.name in program.outputs:

@@ -39,13 +39,17 @@ def test_two_parameters_of_one_name() -> None:
     assert (kernel.interpret(a=np.ones((3, 5), np.float32), sizes=(3, 5)) == 2).all()
     for other in (
         hl.Param(F32, "a"),
-        hl.ImageParam(F32, 1, "a")[x],
         hl.ImageParam(hl.UInt(8), 2, "a")[y, x],
     ):
         out = hl.Func("out")
         out[x, y] = a[x, y] * other
         wanted = "the pipeline has two parameters named `a` that are no one argument"
         assert error_of(out).what == wanted
+    out = hl.Func("out")
+    out[x, y] = a[x, y] * hl.ImageParam(F32, 1, "a")[x]
+    with pytest.raises(ScheduleError, match="Halide cannot read the pipeline") as raised:
+        hb.autoschedule(out, target="sm_90a")
+    assert "a name of its own" in str(raised.value)
 
 
 def test_an_array_may_be_read_by_several_funcs() -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from halide_bridge.checks import halide_errors, in_words
 from halide_bridge.names import Names
 from halide_bridge.native import native
 from halide_bridge.records import ELEMENT, Reader, Record, read_type
 from selector.dataclass import dataclass
+from selector.diagnostics import ScheduleError
 from selector.ir.affine import Affine
 from selector.ir.contents import without_lets
 from selector.ir.nodes import Call, Cast, Expr, IntImm, Var
@@ -174,7 +176,7 @@ def read_program(outputs: Sequence[Any], asked: frozenset[str] = frozenset()) ->
     that type.
     """
     stored, names = named(outputs)
-    told = native().inspect(stored)
+    told = _inspected(stored)
     reader = Reader(told["records"], str, frozenset())
     expanded: dict[int, Expr] = {}
 
@@ -189,6 +191,18 @@ def read_program(outputs: Sequence[Any], asked: frozenset[str] = frozenset()) ->
         f["name"]: _member(f, names(f["name"]), expr, f["name"] in at) for f in told["funcs"]
     }
     return Program(members, tuple(f.name() for f in stored), asked)
+
+
+def _inspected(stored: Sequence[Any]) -> Mapping[str, Any]:
+    try:
+        return native().inspect(stored)
+    except halide_errors() as error:
+        said = in_words(str(error))
+        raise ScheduleError(
+            f"Halide cannot read the pipeline{said and f': {said}'}",
+            why="" if said else "two of its Funcs or parameters have one name",
+            hint="give each ImageParam and Param, and each output, a name of its own",
+        ) from error
 
 
 def named(outputs: Sequence[Any]) -> tuple[list[Any], Names]:

@@ -4,7 +4,8 @@
 // are computed over rounded-up tiles; what they load beyond a buffer is zero and never reaches an
 // output. Of one that is computed once, and whose own variable is split with GuardWithIf, only what
 // somebody needs is stored. Reductions run rounded up as well (guarded_sums.cpp). An update whose
-// place is what a stored Func holds runs to the end alone: beyond it that may hold any number.
+// place is what a stored Func holds, or follows from its own variables, runs to the end alone: beyond it
+// that may be anywhere.
 
 #include "definitions.h"
 #include "reads.h"
@@ -64,10 +65,13 @@ bool reads_stored(const Expr &e, const Environment &env) {
     });
 }
 
-bool is_scattered(const Definition &definition, const Environment &env) {
+// Whether what lies beyond the end of a loop may be stored where nobody has counted on it: at a place
+// that a stored Func holds, or that follows from the Func's own variables.
+bool is_scattered(const Function &f, const Definition &definition, const Environment &env) {
     const std::vector<Expr> &place = definition.args();
-    return std::any_of(place.begin(), place.end(),
-                       [&](const Expr &e) { return reads_stored(e, env); });
+    return std::any_of(place.begin(), place.end(), [&](const Expr &e) {
+        return reads_stored(e, env) || (!e.as<Variable>() && !own_of(f, e).empty());
+    });
 }
 
 class PredicateStores : public IRMutator {
@@ -103,7 +107,7 @@ Dimensions round_up_tails(Environment &env) {
                            function.updates().empty();
         for_each_definition(function, [&, &f = function](Definition &definition) {
             const std::vector<std::string> &args = f.args();
-            const bool scattered = is_scattered(definition, env);
+            const bool scattered = is_scattered(f, definition, env);
             for (Split &split : definition.schedule().splits()) {
                 if (split.split_type == Split::SplitVar && !split.exact) {
                     bool own = std::find(args.begin(), args.end(), split.old_var) != args.end();

@@ -65,7 +65,25 @@ def motion_of_blocks() -> Plain:
     return Plain(out, [(now, bytes_(32, 48)), (before, bytes_(32, 48, seed=1))], (4, 6, 2))
 
 
-MADE = [lines_of_an_image, histograms_of_rows, all_of_a_domain, motion_of_blocks]
+def transposed_convolution() -> Plain:
+    """By where each pixel goes."""
+    image, taps = hl.ImageParam(I32, 3, "image"), hl.ImageParam(I32, 3, "taps")
+    out = hl.Func("out")
+    r = hl.RDom([(0, 3), (0, 3), (0, image.width()), (0, image.height())])
+    out[x, y, c] = hl.i32(0)
+    place = 2 * r[2] + r[0], 2 * r[3] + r[1], c
+    out[*place] += image[r[2], r[3], c] * taps[r[0], r[1], c]
+    pixels, weights = (bytes_(*s).astype(np.int32) for s in ((3, 7, 70), (3, 3, 3)))
+    return Plain(out, [(image, pixels), (taps, weights)], (3, 15, 141))
+
+
+MADE = [
+    lines_of_an_image,
+    histograms_of_rows,
+    all_of_a_domain,
+    motion_of_blocks,
+    transposed_convolution,
+]
 
 
 @pytest.mark.parametrize("make", MADE)

@@ -9,7 +9,7 @@ import pytest
 from selector.gpu.ir.expressions import element, pointer
 from selector.gpu.ir.memory import Store
 from selector.gpu.ir.nodes import Kernel, Let, Local, Node
-from selector.gpu.passes.name_choices import name_choices
+from selector.gpu.passes.name_choices import MOST, name_choices
 from selector.ir.nodes import (
     Binary,
     BinaryOp,
@@ -113,3 +113,10 @@ def test_a_name_is_none_that_is_there() -> None:
     assert isinstance(local, Local)
     stores = [node for node in local.body if isinstance(node, Store)]
     assert not any(isinstance(e, Select) for s in stores for e in walk_expr(s.value))
+
+
+def test_more_than_there_are_registers_for_have_no_names() -> None:
+    for count, named in ((MOST, True), (MOST + 1, False)):
+        loads = [loaded(f"a{n}") for n in range(count)]
+        nodes = stored(*loads, *loads)
+        assert (changed(*nodes) != nodes) == named

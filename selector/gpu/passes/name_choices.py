@@ -1,6 +1,6 @@
 """A choice that a thread computes several times gets a name, where one of its arms has a function
 of many steps, ``x < limit ? a * x : powf(x, 2.4f)``, or, in what stores side by side have in
-common, a load: ``x < width ? a[x] : 0.0f``.
+common, a load: ``x < width ? a[x] : 0.0f``; unless these are more than there are registers for.
 
 A compiler makes branches of it, and does not find out that those of two such choices are the same,
 be they in one value or in those of a pixel's channels. What is computed only on a condition is not
@@ -26,6 +26,7 @@ _NAMES = (
     "exp", "log", "pow", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
     "tanh", "asinh", "acosh", "atanh",
 )  # fmt: skip
+MOST = 64  # names at a time: what has one waits in a register
 _STEPS = frozenset((*_NAMES, *(f"{name}f" for name in _NAMES)))
 """Functions that a compiler computes for no arm that is not taken."""
 
@@ -47,7 +48,7 @@ def _named(body: Body) -> Body:
 def _with_names(stores: Sequence[Store]) -> Sequence[Node]:
     """Stores side by side."""
     parts = tuple(_repeated(stores))
-    if not parts:
+    if not 0 < len(parts) <= MOST:
         return stores
     names: dict[Expr, Expr] = {}
     taken = frozenset[str]().union(*(free_vars(e) for s in stores for e in (s.to, s.value)))

@@ -25,7 +25,6 @@ from selector.ir.traverse import free_vars
 from selector.machine import Machine
 
 MOST = 1024  # threads of a block
-FEWEST = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def steps_of(member: Member, stage: Stage, known: Guess, machine: Machine) -> St
     stored = {d: m for m, d in enumerate(dims[:last]) if d is not None}
     within = tuple(stored[d] for d in sorted(stored))
     extents = tuple(max(1, known.value(stage.reduced[m].extent)) for m in within)
-    if prod(extents) < FEWEST:
+    if prod(extents) < LANES:
         return None
     return Steps(last, within, extents, tuple(range(last + 1, len(dims))))
 

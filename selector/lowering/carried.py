@@ -9,7 +9,7 @@ one before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from selector.dataclass import dataclass
@@ -34,19 +34,19 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.recurrences import ORDER
 from selector.ir.traverse import (
     change_stmts,
     conjuncts,
     free_vars,
     map_stmt,
     replaced_all,
+    stmt_children,
     substitute,
     walk_expr,
-    walk_stmt,
 )
 from selector.lowering.normalize import sequence
 from selector.lowering.predicates import slack
+from selector.lowering.scans.find import lag
 from selector.lowering.structure import stored_names
 
 LAST = ".last"  # behind the name of an array: what the turns before have stored to it
@@ -54,31 +54,45 @@ LAST = ".last"  # behind the name of an array: what the turns before have stored
 
 def hands_on(loop: For) -> bool:
     """Whether turns of a loop find what those before have stored in registers."""
-    return any(isinstance(s, Store) and s.buffer.endswith(LAST) for s in walk_stmt(loop.body))
+    handed = (s for s in _turn_of(loop.body) if isinstance(s, Store) and s.buffer.endswith(LAST))
+    return any(isinstance(s.value, Var) for s in handed)  # and not what a loop in it begins with
+
+
+def _turn_of(s: Stmt) -> Iterator[Stmt]:
+    """The statements of a turn, but for those of loops in it."""
+    yield s
+    for child in stmt_children(s):
+        if not isinstance(child, For):
+            yield from _turn_of(child)
 
 
 @dataclass(frozen=True, slots=True)
 class _Carried:
-    """An array that a loop stores to: how many of its ``last`` turns' elements later ones read."""
+    """An array that a loop stores to: what is ``read`` of it, of so many turns before."""
 
     store: Store
-    last: int
+    read: Mapping[Expr, int]
+
+    @property
+    def last(self) -> int:
+        """How many turns later an element is read."""
+        return max(self.read.values())
 
     @property
     def name(self) -> str:
         return f"{self.store.buffer}{LAST}"
 
-    def element(self, lag: int) -> Load:
-        return Load(self.store.value.type, self.name, IntImm(lag - 1))
+    def element(self, back: int) -> Load:
+        return Load(self.store.value.type, self.name, IntImm(back - 1))
 
     def begun(self, loop: For) -> list[Stmt]:
         """What turns before the first one have stored."""
         buffer, t = self.store.buffer, self.store.value.type
         found = list[Stmt]()
-        for lag in range(1, self.last + 1):
-            before = Affine.of(loop.min) - lag
+        for back in range(1, self.last + 1):
+            before = Affine.of(loop.min) - back
             index = substitute(self.store.index, {loop.name: before.to_expr()})
-            found.append(Store(self.name, IntImm(lag - 1), Load(t, buffer, index)))
+            found.append(Store(self.name, IntImm(back - 1), Load(t, buffer, index)))
         return found
 
     def gone_on(self, new: Var) -> list[Stmt]:
@@ -94,7 +108,7 @@ def carry(s: Stmt, *, in_thread: bool = False) -> Stmt:
             in_thread = True
         case For(kind=ForKind.SERIAL) if in_thread:
             tests, loop = _tests_apart(s)
-            if found := _carried(loop):
+            if all(_is_apart(test, loop) for test in tests) and (found := _carried(loop)):
                 return _with_registers(loop, found, tests)
         case _:
             pass
@@ -112,18 +126,16 @@ def _tests_apart(loop: For) -> tuple[list[Expr], For]:
     if test is not None:
         tests += conjuncts(test)
         loop = replace(loop, body=change_stmts(loop.body, _always))
-    stored = stored_names(loop.body)
-    apart = all(_is_apart(t, loop, stored) for t in tests)
-    return (tests, loop) if apart else ([], replace(loop, body=Block(())))
+    return tests, loop
 
 
-def _is_apart(test: Expr, loop: For, stored: Set[str]) -> bool:
+def _is_apart(test: Expr, loop: For) -> bool:
     """Whether a test is the same in all turns, or but says where an array ends: beyond that nothing
     is stored, and zero is read.
     """
+    names, stored = free_vars(test), stored_names(loop.body)
     if stored & loaded(test):
         return False
-    names = free_vars(test)
     return loop.name not in names or any(f"{name}.extent" in v for name in stored for v in names)
 
 
@@ -134,50 +146,34 @@ def _always(s: Stmt) -> Stmt | None:
 def _carried(loop: For) -> Sequence[_Carried]:
     """None where turns may read what they hand on in another way, or nothing is."""
     stores = sequence(loop.body)
-    if not stores or not all(isinstance(x, Store) for x in stores):
-        return ()
     found = [x for x in stores if isinstance(x, Store)]
-    if len({x.buffer for x in found}) < len(found) or any(x.predicate for x in found):
+    if len({x.buffer for x in found}) < len(stores) or any(x.predicate for x in found):
         return ()
-    if any(x.index.type.lanes > 1 for x in found):
-        return ()
-    carried = [_Carried(x, _last(x, found, loop)) for x in found]
-    return [c for c in carried if c.last] if min(c.last for c in carried) >= 0 else ()
+    read = [(x, _read(x, found, loop)) for x in found]
+    return [_Carried(x, r) for x, r in read if r] if all(r is not None for _, r in read) else ()
 
 
-def _last(store: Store, stores: Sequence[Store], loop: For) -> int:
-    """How many turns later an element is read; -1 where that differs, or another one is."""
-    index, turn = Affine.of(store.index), Var(loop.name)
-    step, last = index.coefficient(turn), 0
-    if not step.terms or step.mentions(loop.name) or index.rest(turn).mentions(loop.name):
-        return -1
+def _read(store: Store, stores: Sequence[Store], loop: For) -> dict[Expr, int] | None:
+    """What is read of turns before, and of how many before; None where that differs."""
+    index, turn, found = Affine.of(store.index), Var(loop.name), dict[Expr, int]()
+    step = index.coefficient(turn)
+    walks = step.terms and not step.mentions(loop.name) and not index.rest(turn).mentions(loop.name)
+    if not walks or store.index.type.lanes > 1:
+        return None
     for e in (e for x in stores for e in (*walk_expr(x.value), *walk_expr(x.index))):
         if isinstance(e, Load) and e.buffer == store.buffer:
-            lag = _lag(e, index, step)
-            if lag is None:
-                return -1
-            last = max(last, lag)
-    return last
-
-
-def _lag(e: Load, index: Affine, step: Affine) -> int | None:
-    if e.index.type.lanes > 1 or e.predicate is not None:
-        return None
-    back = index - Affine.of(e.index)
-    return next((n for n in range(ORDER + 1) if back == step * n), None)
+            single = e.index.type.lanes == 1 and e.predicate is None
+            back = lag(index, e, step) if single else None
+            if back is None:
+                return None
+            found |= {e: back} if back else {}
+    return found
 
 
 def _with_registers(loop: For, carried: Sequence[_Carried], tests: Sequence[Expr]) -> Stmt:
     """The loop, where it has turns; under those ``tests`` that are the same in all of them."""
-    known = dict[Expr, Expr]()
+    known = {e: c.element(back) for c in carried for e, back in c.read.items()}
     stores = [x for x in sequence(loop.body) if isinstance(x, Store)]
-    for c in carried:
-        index = Affine.of(c.store.index)
-        step = index.coefficient(Var(loop.name))
-        for e in (e for x in stores for e in walk_expr(x.value)):
-            if isinstance(e, Load) and e.buffer == c.store.buffer:
-                lag = _lag(e, index, step)
-                known |= {e: c.element(lag)} if lag else {}
     by_store = {c.store: c for c in carried}
     turn, extent = _turn(stores, by_store, known, []), loop.extent
     for test in (t for t in tests if loop.name in free_vars(t)):

@@ -4,16 +4,11 @@ random graphs).
 
 from __future__ import annotations
 
-from typing import Any
-
-import emulation
 import halide as hl
 import numpy as np
 import pytest
+from plain_emulated import emulated
 from plain_pipelines import U8, Plain, bytes_
-from test_plain_pipelines import by_halide, close
-
-import halide_bridge as hb
 
 pytestmark = pytest.mark.verified("tests/emulation")
 
@@ -37,10 +32,4 @@ def a_table_in_two_ways() -> Plain:
 
 
 def test_it_is_what_halide_computes() -> None:
-    case = a_table_in_two_ways()
-    hb.autoschedule(case.outputs, target="sm_90a")
-    kernel = hb.compile(case.outputs, target="sm_90a", cache=False)
-    arrays: dict[str, Any] = {p.name(): value for p, value in case.arguments}
-    found = emulation.check(kernel, sizes=case.sizes, **arrays)
-    (wanted,) = by_halide(a_table_in_two_ways())
-    assert close(np.asarray(found), wanted, 0)
+    emulated(a_table_in_two_ways, tolerance=0)

@@ -5,14 +5,12 @@ others; and blocks that begin at other elements than vectors do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import emulation
 import halide as hl
 import numpy as np
 import pytest
+from plain_emulated import emulated
 from plain_pipelines import I32, U8, Plain, bytes_
-from test_plain_pipelines import by_halide, close
 
 import halide_bridge as hb
 
@@ -88,13 +86,7 @@ MADE = [
 
 @pytest.mark.parametrize("make", MADE)
 def test_they_are_what_halide_computes(make: Callable[[], Plain]) -> None:
-    case = make()
-    hb.autoschedule(case.outputs, target="sm_90a")
-    kernel = hb.compile(case.outputs, target="sm_90a", cache=False)
-    arrays: dict[str, Any] = {p.name(): value for p, value in case.arguments}
-    found = emulation.check(kernel, sizes=case.sizes, **arrays)
-    (wanted,) = by_halide(make())
-    assert close(np.asarray(found), wanted, 0)
+    emulated(make, tolerance=0)
 
 
 def test_updates_that_share_no_element_have_no_copies() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import emulation
 import halide as hl
-import numpy as np
 import pytest
+from plain_emulated import emulated
 from plain_pipelines import F32, U8, Plain, bytes_, floats
-from test_plain_pipelines import by_halide, close
 
 import halide_bridge as hb
 from selector.diagnostics import ScheduleError
@@ -110,28 +109,14 @@ MADE = [seams, upward_seams, heat_in_a_plane, two_fields, likeliest_paths, waves
 
 @pytest.mark.parametrize("make", MADE)
 def test_they_are_what_halide_computes(make: Callable[[], Plain]) -> None:
-    case, again = make(), make()
-    schedule = hb.autoschedule(case.outputs, target="sm_90a")
-    assert SHARED in schedule.report
-    kernel = hb.compile(case.outputs, target="sm_90a", cache=False)
-    exec(schedule.source, {"hb": hb, "hl": hl, "output": again.outputs})
-    assert hb.compile(again.outputs, target="sm_90a").source == kernel.source
-    arrays: dict[str, Any] = {p.name(): value for p, value in case.arguments}
-    found = emulation.check(kernel, sizes=case.sizes, **arrays)
-    (wanted,) = by_halide(make())
-    assert close(np.asarray(found), wanted, case.tolerance)
+    assert SHARED in emulated(make)[0].report
 
 
 @pytest.mark.parametrize("width", [1, 33, 200])
 def test_rows_longer_and_shorter_than_a_block(width: int) -> None:
-    case = seams(width=width)
     sizes = {"seam": (23, 64), "a": (23, 64)}
-    report = hb.autoschedule(case.outputs, target="sm_90a", sizes=sizes).report
-    assert "64 threads a block" in report
-    kernel = hb.compile(case.outputs, target="sm_90a", cache=False)
-    found = emulation.check(kernel, sizes=case.sizes, a=case.arguments[0][1])
-    (wanted,) = by_halide(seams(width=width))
-    assert close(np.asarray(found), wanted, case.tolerance)
+    schedule, _ = emulated(lambda: seams(width=width), sizes=sizes)
+    assert "64 threads a block" in schedule.report
 
 
 def edit_distance() -> hl.Func:

@@ -21,13 +21,17 @@ _FORMS = 3  # of an access: by vectors, by elements, at an edge
 _MULTIPLY_ADD = 8  # and below
 
 
-def operations(e: Expr) -> int:
-    """Of one element. The indices of what it reads are not counted: threads share most of them."""
+def operations(e: Expr, *, inside: bool = False) -> int:
+    """Of one element. The indices of what it reads are not counted: threads share most of them. Nor
+    are, ``inside``, conditions that no element decides, such as where an array ends.
+    """
     total, waiting = 0, [e]
     while waiting:
         part = waiting.pop()
         total += _one(part)
-        if not (isinstance(part, Call) and ELEMENT in part.name):
+        if inside and isinstance(part, Select) and not _loads(part.condition):
+            waiting += [part.then, part.otherwise]
+        elif not (isinstance(part, Call) and ELEMENT in part.name):
             waiting += expr_children(part)
     return total
 
@@ -96,18 +100,3 @@ def _one(e: Expr) -> int:
             return 0
         case _:
             return 1
-
-
-def inside(e: Expr) -> int:
-    """The same but for conditions that no element decides: where an array ends, say, which blocks
-    inside of it do not ask.
-    """
-    total, waiting = 0, [e]
-    while waiting:
-        part = waiting.pop()
-        total += _one(part)
-        if isinstance(part, Select) and not _loads(part.condition):
-            waiting += [part.then, part.otherwise]
-        elif not (isinstance(part, Call) and ELEMENT in part.name):
-            waiting += expr_children(part)
-    return total

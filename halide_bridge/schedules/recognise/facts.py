@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import field
 from enum import Enum
 
-from halide_bridge.schedules.recognise.costs import inside, operations
+from halide_bridge.schedules.recognise.costs import operations
 from halide_bridge.schedules.recognise.narrow import narrowest
 from halide_bridge.schedules.recognise.program import (
     Access,
@@ -175,7 +175,8 @@ def _is_inside(
     if resampled_by(member, program) is not None:
         return False
     cost = bodies[0].operations
-    if len(bodies[0].reads()) <= 1 and sum(map(inside, bodies[0].expressions)) <= ALWAYS:
+    within = sum(operations(e, inside=True) for e in bodies[0].expressions)
+    if len(bodies[0].reads()) <= 1 and within <= ALWAYS:
         return True
     times, readers = 0, 0
     for consumer in program:

@@ -74,7 +74,8 @@ def _emit_behind_one(stmts: Sequence[Stmt], code: ThreadStatements) -> bool:
     written = frozenset[str]().union(*map(stored_names, stores))
     if len(tests) != 1 or len(stores) < len(stmts) or any(loaded_names(s) & written for s in stmts):
         return False
-    test = all_of(context.scalar.legal(c) for (*of,) in tests for c in of if c is not None)
+    (conditions,) = tests
+    test = all_of(context.scalar.legal(c) for c in conditions if c is not None)
     with nullcontext() if test is None else context.writer.when(test):
         for s in stores:
             code.statement(Store(s.buffer, s.index, s.value))

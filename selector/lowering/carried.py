@@ -149,6 +149,8 @@ def _carried(loop: For) -> Sequence[_Carried]:
     found = [x for x in stores if isinstance(x, Store)]
     if len({x.buffer for x in found}) < len(stores) or any(x.predicate for x in found):
         return ()
+    if any(x.index.type.lanes > 1 for x in found):
+        return ()
     read = [(x, _read(x, found, loop)) for x in found]
     return [_Carried(x, r) for x, r in read if r] if all(r is not None for _, r in read) else ()
 
@@ -158,7 +160,7 @@ def _read(store: Store, stores: Sequence[Store], loop: For) -> dict[Expr, int] |
     index, turn, found = Affine.of(store.index), Var(loop.name), dict[Expr, int]()
     step = index.coefficient(turn)
     walks = step.terms and not step.mentions(loop.name) and not index.rest(turn).mentions(loop.name)
-    if not walks or store.index.type.lanes > 1:
+    if not walks:
         return None
     for e in (e for x in stores for e in (*walk_expr(x.value), *walk_expr(x.index))):
         if isinstance(e, Load) and e.buffer == store.buffer:

@@ -14,6 +14,11 @@ from emulation import check
 
 import halide_bridge as hb
 from selector.diagnostics import ArgumentError
+from selector.ir.nodes import For, ForKind, IntImm, Load, Ramp, Stmt, Store, Var
+from selector.ir.simplify import add, mul, sub
+from selector.ir.traverse import walk_stmt
+from selector.ir.types import FLOAT32
+from selector.lowering.carried import carry, hands_on
 
 pytestmark = pytest.mark.verified("tests/emulation")
 
@@ -175,3 +180,25 @@ def test_a_call_may_ask_for_fewer_lines_but_for_no_fewer_steps() -> None:
     assert np.allclose(found, of_envelope(data)[:3], rtol=1e-6)
     with pytest.raises(ArgumentError, match="axis 1 needs 90 elements"):
         kernel.interpret(a=data, sizes=(3, 41))
+
+
+def in_a_thread(body: Stmt) -> For:
+    return For("i", IntImm(0), IntImm(32), ForKind.GPU_THREAD, body)
+
+
+def test_vectors_are_left_as_they_are() -> None:
+    four = Ramp(mul(Var("t"), IntImm(4)), IntImm(1), 4)
+    store = Store("y", four, Load(FLOAT32.with_lanes(4), "y", four))
+    nest = in_a_thread(For("t", IntImm(1), Var("n"), ForKind.SERIAL, store))
+    assert carry(nest) == nest
+
+
+def test_only_the_loop_that_hands_on_is_one() -> None:
+    """Not one around it, in whose turns it begins."""
+    row, turn = Var("r"), Var("t")
+    index = add(mul(row, IntImm(64)), turn)
+    store = Store("y", index, Load(FLOAT32, "y", sub(index, IntImm(1))))
+    inner = For("t", IntImm(1), IntImm(63), ForKind.SERIAL, store)
+    outer = carry(in_a_thread(For("r", IntImm(0), Var("n"), ForKind.SERIAL, inner)))
+    loops = {x.name: hands_on(x) for x in walk_stmt(outer) if isinstance(x, For)}
+    assert loops == {"i": False, "r": False, "t": True}

@@ -42,6 +42,8 @@ class Steps:
 
 def steps_of(member: Member, stage: Stage, known: Guess, machine: Machine) -> Steps | None:
     """The steps of an update; None where there are none, or enough to do without sharing them."""
+    if not stage.reduced:
+        return None
     dims = [_dimension(stage, r) for r in stage.reduced]
     lines = prod(known.extent(member, d) for d, (arg, _) in enumerate(_indices(stage)) if arg)
     if any(arg is None and not _of_domain(e, stage) for arg, e in _indices(stage)):

@@ -145,6 +145,19 @@ def test_what_reads_its_own_step_stays_with_one_thread(make: Callable[[], hl.Fun
     assert ONE in report
 
 
+def rows_and_then_all() -> Plain:
+    """An update of single rows, and one of every element, which have no domain."""
+    a, out = hl.ImageParam(F32, 2, "a"), hl.Func("out")
+    out[x, y] = a[x, y]
+    out[x, 0] = out[x, 0] * 2
+    out[x, y] = hl.max(out[x, y], hl.f32(0.5))
+    return Plain(out, [(a, floats(7, 45))], (7, 45))
+
+
+def test_updates_without_a_domain_have_no_steps() -> None:
+    assert SHARED not in emulated(rows_and_then_all)[0].report
+
+
 def by_hand(back: int) -> hl.Func:
     """Threads of a block along rows, of which each reads its neighbour ``back`` rows before."""
     a, f = hl.ImageParam(F32, 2, "a"), hl.Func("f")

@@ -276,8 +276,7 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
     unbounded = _UNBOUNDED.search(text)
     if unbounded is not None:
         func = _MADE.sub("", unbounded[1])
-        own = (f.name() for f in outputs if f.name().replace("$", "_") == func)  # as Halide says it
-        func = plain(next(own, func))
+        func = _own_name(func, outputs)
         return ScheduleError(
             f"dimension {unbounded[2]} of `{func}` is read or written at any place",
             why="an index depends on data, and Halide knows no bounds of it",
@@ -288,6 +287,12 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
     return ScheduleError(
         f"Halide cannot lower `{name}`: {in_words(text)}", where=Where(func=name, location=location)
     )
+
+
+def _own_name(said: str, outputs: list[Func]) -> str:
+    """The name of `said`, in which Halide has written `_` for `$` and may have counted on."""
+    own = {f.name().replace("$", "_"): f.name() for f in outputs}
+    return plain(own.get(said, own.get(said.rsplit("$", 1)[0], said)))
 
 
 def _too_long(lanes: int, outputs: list[Func], location: str) -> ScheduleError:

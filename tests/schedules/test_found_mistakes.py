@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
+from halide_bridge.checks import run_native
 from selector.diagnostics import ScheduleError
 
 F32 = hl.Float(32)
@@ -73,6 +74,23 @@ def test_an_index_without_bounds_is_named() -> None:
     error = error_of(out)
     assert error.what == "dimension 0 of `out` is read or written at any place"
     assert "hl.clamp" in error.hint
+
+
+@pytest.mark.parametrize("said", ["{}_intm", "{}_intm$3"])
+def test_a_name_that_halide_has_used_before(said: str) -> None:
+    """It counts by a hash of the name: which it has used depends on all that came before."""
+    again = [doubled() for _ in range(2)][1]
+    assert "$" in again.name()
+    said = said.format(again.name().replace("$", "_"))
+
+    def refused(*_: Any) -> None:
+        raise hl.HalideError(
+            f"Function {said} calls function {said} in an unbounded way in dimension 0"
+        )
+
+    with pytest.raises(ScheduleError) as raised:
+        run_native(refused, [again], {}, "here")
+    assert raised.value.what == "dimension 0 of `out` is read or written at any place"
 
 
 @pytest.mark.parametrize("shape", [(-3, 4), (3.5, 4), ("3", 4)])

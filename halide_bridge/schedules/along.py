@@ -194,3 +194,15 @@ def _reads_again(body: Body, member: Member, outer: Sequence[int], placement: Pl
 def _is_vector(extent: int | None, bytes_: int) -> bool:
     """Whether the elements of a short dimension are loaded and stored at once, a pixel's say."""
     return extent is not None and extent in (2, 4, 8) and extent * bytes_ <= VECTOR
+
+
+def first_kernel(
+    script: Script, func: Recorded, member: Member, placement: Placement, known: Guess
+) -> Grid:
+    """The kernel of what a Func is before its updates."""
+    body, lanes, sizes = placement.bodies[member.name][0], 1, list[int]()
+    if member.args:
+        lanes = lanes_of(body, member.args[0], member.types[0].bytes)
+    if lanes > 1 and len(member.args) > 1:
+        sizes = [known.extent(member, d) for d in range(len(member.args))]
+    return spread(script, func, func.args(), lanes=lanes, extents=sizes)

@@ -37,12 +37,15 @@ from halide_bridge.schedules.factors import (
 from halide_bridge.schedules.host.plan import HostPlan
 from halide_bridge.schedules.host.planning import planned
 from halide_bridge.schedules.made import chains
+from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.apart import why_apart
 from halide_bridge.schedules.recognise.attention import online_of
+from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
+from halide_bridge.schedules.recognise.sliding import Slide, chain_of
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
 from halide_bridge.schedules.sizes import Sizes, guess, is_argument
@@ -198,6 +201,7 @@ def _taken(trials: Trials, program: Program, plan: Plan) -> Plan:
     plan = _banded(trials, program, plan)
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
     plan = _kept(trials, plan, some) if some else plan
+    plan = _slid(trials, program, plan)
     return _spread(trials, program, plan)
 
 
@@ -263,6 +267,32 @@ def _banded(trials: Trials, program: Program, plan: Plan) -> Plan:
                 plan = more
                 done.add(member.name)
     return plan
+
+
+def _slid(trials: Trials, program: Program, plan: Plan) -> Plan:
+    """The plan with the chains of stencils that the compiler takes, each in one kernel."""
+    others = {*plan.tensor, *plan.banded, *plan.apart, *plan.made, *plan.unstaged}
+    more, slides = plan, dict[str, tuple[Slide, set[str]]]()
+    placement = _placed(program, plan, ())
+    for member in reversed([*program]):
+        if len(member.args) > 1 and not member.fixed:
+            found = chain_of(member, placement, partial(_placed, program, more), others)
+            if found is not None:
+                slides[member.label] = found
+                more = more.sliding(member.label, *found)
+                placement = _placed(program, more, ())
+    if more is plan or not trials.why_not(more):
+        return more
+    for label, found in slides.items():
+        more = plan.sliding(label, *found)
+        if not trials.why_not(more):
+            plan = more
+    return plan
+
+
+def _placed(program: Program, plan: Plan, labels: Iterable[str]) -> Placement:
+    """Where Funcs are if some are not inside others."""
+    return Scheduling.of(program, plan.storing(labels)).placement
 
 
 def _attending(member: Member, trials: Trials, program: Program, plan: Plan) -> Plan:

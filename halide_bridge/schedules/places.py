@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from halide_bridge.schedules import online, reductions
-from halide_bridge.schedules.along import along_dims
+from halide_bridge.schedules.along import along_dims, first_kernel
 from halide_bridge.schedules.asked import clone, from_zero
 from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
@@ -21,14 +21,13 @@ from halide_bridge.schedules.kernels import (
     Grid,
     aligned,
     fused,
-    spread,
     update_kernel,
 )
-from halide_bridge.schedules.lanes import VECTOR, lanes_of
+from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.layer_operands import by_layer, keeps_start
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.channels import channels_of
-from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement, leaves_out
+from halide_bridge.schedules.recognise.facts import SMALL, Place, Placement, leaves_out, place
 from halide_bridge.schedules.recognise.inner_sums import place_inner_sums
 from halide_bridge.schedules.recognise.layers import Layer
 from halide_bridge.schedules.recognise.products import Factor, Product, starts_at_zero
@@ -41,6 +40,7 @@ from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.resampling import BLOCKS, Taps, by_taps
 from halide_bridge.schedules.scans import by_scan, scan_of
 from halide_bridge.schedules.sizes import is_argument
+from halide_bridge.schedules.sliding import slid
 from halide_bridge.schedules.steps import by_steps, steps_of
 from halide_bridge.schedules.sweeps import Sweeps
 from halide_bridge.schedules.tables import stage_tables
@@ -82,11 +82,19 @@ class Scheduling:
                 found = plan.tensor[member.label][0]
                 assert isinstance(found, Window)
                 placement.places[found.image] = Place.BLOCK
+        for slide in plan.slides.values():
+            placement.places.update(dict.fromkeys(slide.stages, Place.ROWS))
+            for name in slide.stages:
+                placement.reader.pop(name, None)
         for found, _ in plan.online.values():
             for name in found.inside:
                 held = name in found.members
                 placement.places[name] = Place.BLOCK if held else Place.INSIDE
                 placement.reader.pop(name, None)
+
+    @staticmethod
+    def of(program: Program, plan: Plan) -> Scheduling:
+        return Scheduling(program, place(program, plan.stored, plan.known), plan)
 
     def _tiled_alike(self, member: Member, name: str) -> bool:
         """Whether a Func that reads a product can be stored by the blocks that compute it: what
@@ -121,6 +129,8 @@ class Scheduling:
         return self.script.func(member.label, member.handle)
 
     def _kernel(self, member: Member) -> Grid:
+        if member.label in self.plan.slides:
+            return slid(self.script, member, self.program, self.plan)
         if member.pure:
             return self._pure(member)
         if member.label in self.plan.tensor:
@@ -342,15 +352,6 @@ class Scheduling:
             return None
         return blocks_for(reuse, member, reader, order, self.placement, plan.known, plan.machine)
 
-    def _first(self, member: Member, func: Recorded) -> Grid:
-        """The kernel of what a Func is before its updates."""
-        body, lanes, sizes = self.placement.bodies[member.name][0], 1, list[int]()
-        if member.args:
-            lanes = lanes_of(body, member.args[0], member.types[0].bytes)
-        if lanes > 1 and len(member.args) > 1:
-            sizes = [self.plan.known.extent(member, d) for d in range(len(member.args))]
-        return spread(self.script, func, func.args(), lanes=lanes, extents=sizes)
-
     def _updates(self, member: Member) -> Grid:
         func = self._func(member)
         first, *others = member.stages[1:]
@@ -376,7 +377,7 @@ class Scheduling:
         func.compute_root()
         if member.args and member.name not in self.program.outputs:
             aligned(func, func.args()[0], VECTOR // member.types[0].bytes)
-        grid = self._first(member, func)
+        grid = first_kernel(self.script, func, member, self.placement, known)
         for stage in member.stages[1:]:
             scan = scan_of(member, stage, self.placement, self.plan.known)
             steps = steps_of(member, stage, known, self.plan.machine) if scan is None else None

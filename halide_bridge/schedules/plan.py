@@ -7,6 +7,7 @@ from dataclasses import field, replace
 
 from halide_bridge.schedules.candidates import Sum, Tiling
 from halide_bridge.schedules.recognise.attention import Online
+from halide_bridge.schedules.recognise.sliding import Slide
 from halide_bridge.schedules.recognise.windows import Window
 from halide_bridge.schedules.sizes import Guess
 from selector.dataclass import dataclass
@@ -21,7 +22,8 @@ class Plan:
     it; ``unstaged`` sums, whose factors no block brings to shared memory; those that are computed
     ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
     ``spread`` over several blocks; resamplings on tensor units, ``banded``; windows whose blocks
-    make what they read, with those that do (``made``); why the ``loops`` of attention are several;
+    make what they read, with those that do (``made``); chains of stencils that one kernel computes,
+    by their last Func (``slides``); why the ``loops`` of attention are several;
     what is known of the ``precisions`` of sums; the sizes and the GPU to be fast at.
     """
 
@@ -36,6 +38,7 @@ class Plan:
     banded: frozenset[str] = frozenset()
     spread: bool = False
     made: Mapping[str, str] = field(default_factory=dict[str, str])
+    slides: Mapping[str, Slide] = field(default_factory=dict[str, Slide])
     loops: Mapping[str, str] = field(default_factory=dict[str, str])
     precisions: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -73,6 +76,10 @@ class Plan:
         tensor = {n: (self.tensor[n][0], t) for n, t in zip(names, tilings, strict=True)}
         made = dict(zip(names, before, strict=False))
         return replace(self, tensor={**self.tensor, **tensor}, made={**self.made, **made})
+
+    def sliding(self, label: str, slide: Slide, sources: Iterable[str]) -> Plan:
+        slides = {**self.slides, label: slide}
+        return replace(self, slides=slides, stored=self.stored.union(sources))
 
     def spreading(self) -> Plan:
         return replace(self, spread=True)

@@ -67,8 +67,8 @@ class Recorded:
     def update(self, number: int = 0) -> Recorded:
         return Recorded(self.script, f"{self.text}.update({number})", self.value.update(number))
 
-    def in_(self, consumer: Recorded | None = None) -> Recorded:
-        asked = () if consumer is None else (consumer,)
+    def in_(self, *consumers: Recorded) -> Recorded:
+        asked = consumers if len(consumers) < 2 else ([*consumers],)
         return self.script.made(self, "in_", f"{self.text}_in", *asked)
 
     def stored(self) -> Recorded:

@@ -59,7 +59,7 @@ def applied(outputs: list[Any], plan: Plan | HostPlan) -> Schedule:
     if isinstance(plan, HostPlan):
         scheduling = HostScheduling(program, place(program, plan.stored), plan)
     else:
-        scheduling = Scheduling(program, place(program, plan.stored, plan.known), plan)
+        scheduling = Scheduling.of(program, plan)
     scheduling.run()
     return Schedule(scheduling.script.source, scheduling.report)
 

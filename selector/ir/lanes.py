@@ -65,6 +65,21 @@ def same_index(a: Expr, b: Expr) -> bool:
     return (to_affine(own_lane(a, digits)) - to_affine(own_lane(b, digits))).constant == 0
 
 
+def no_index_of(a: Expr, b: Expr) -> bool:
+    """Whether no lane of an index is that of an element of another one, for what lies in rows."""
+    if a.type.lanes != b.type.lanes:
+        return False
+    digits = ((Var("$lane"), a.type.lanes),)
+    first = to_affine(own_lane(a, digits))
+    apart = (first - to_affine(own_lane(b, digits))).constant
+    steps = first.coefficient(Var("$lane")).constant
+    return (
+        apart is not None
+        and bool(steps)
+        and (abs(apart) >= abs(steps) * a.type.lanes or apart % steps != 0)
+    )
+
+
 def own_lane(e: Expr, digits: Digits) -> Expr:
     """One lane of what may have one only."""
     return lane(e, digits) if e.type.lanes > 1 else e

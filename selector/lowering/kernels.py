@@ -70,6 +70,7 @@ from selector.lowering.scans import (
     taken_starts,
     without_array,
 )
+from selector.lowering.sliding import begun_apart
 from selector.lowering.structure import loaded_names, stored_names
 from selector.lowering.trim import grows_with
 from selector.lowering.whole_rows import whole_rows
@@ -384,4 +385,4 @@ def _kernel(s: For, module: Module, number: int) -> Kernel:
     body, own = own_parts(copy_insides(body))
     known = {n: e for loop in grid for n, e in _equal(loop.extent).items()}
     name = f"{name}_{number}" if number else name
-    return Kernel(name, tuple(grid), carry(body), own, resident, known, cluster)
+    return Kernel(name, tuple(grid), carry(begun_apart(body)), own, resident, known, cluster)

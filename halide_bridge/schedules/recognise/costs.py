@@ -18,7 +18,7 @@ _CALL = 12  # exp, sin, pow, ...
 _CHEAP = frozenset({"abs", "likely", "select", "reinterpret", "absd"})
 _BRANCHES, _REDUCTION = 16, 64  # in a text: of a branch or a division of integers, of an angle
 _FORMS = 3  # of an access: by vectors, by elements, at an edge
-_MULTIPLY_ADD = 8  # and below
+MULTIPLY_ADD = 8  # and below
 
 
 def operations(e: Expr, *, inside: bool = False) -> int:
@@ -66,14 +66,14 @@ def written(e: Expr) -> int:
             case Call(name=name) if name.startswith(("sin_", "cos_", "tan_")):
                 total += _REDUCTION
             case Binary(BinaryOp.MUL, _, _) if part.type.is_integer:
-                total += 2 * _MULTIPLY_ADD
+                total += 2 * MULTIPLY_ADD
             case Binary(BinaryOp.DIV | BinaryOp.MOD, _, _) if part.type.is_integer:
                 total += _BRANCHES if _parts(part) else _one(part)
             case Select(condition, _, _) if not _loads(condition):
                 total += _BRANCHES
             case _:
                 total += _one(part)
-    return max(1, total // _MULTIPLY_ADD)
+    return max(1, total // MULTIPLY_ADD)
 
 
 def _parts(e: Expr) -> bool:

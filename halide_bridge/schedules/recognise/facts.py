@@ -56,6 +56,7 @@ class Place(Enum):
     INSIDE = "inside those that read it"
     BLOCK = "by the threads of the block that reads it"
     THREAD = "in registers of the thread that reads it"
+    ROWS = "in registers of the threads that go down the rows of what reads it"
     KERNEL = "in a kernel of its own"
 
 

@@ -79,7 +79,7 @@ def budget_registers(
 
 def _of_threads(kernel: Kernel, room: Multiprocessor) -> int:
     """Blocks of threads of their own that are to be on a multiprocessor; 0 if nothing is told."""
-    if kernel.threads < 2 * WARP or any(isinstance(n, Fragment) for n in walk(kernel.body)):
+    if kernel.threads < 2 * WARP or any(_keeps(n) for n in walk(kernel.body)):
         return 0
     words, memory = _words(kernel.body), {p.name for p in kernel.parameters if p.way != "value"}
     singly = _singly(kernel.body, memory)
@@ -91,6 +91,17 @@ def _of_threads(kernel: Kernel, room: Multiprocessor) -> int:
         fits = words + singly <= most if full else words + BESIDE > registers and singly <= FEW
         return blocks if fits and blocks > 1 else 0
     return 0
+
+
+def _keeps(node: Node) -> bool:
+    """Whether what a thread has stays for long: a fragment, or rows that it moves on in an array,
+    whose turns, written out, have as many at once as there is room for.
+    """
+    match node:
+        case Store(Call(name="element", args=(to, _)), Call(name="element", args=(value, _))):
+            return to == value
+        case _:
+            return isinstance(node, Fragment)
 
 
 def _words(body: Body) -> int:

@@ -56,7 +56,7 @@ from selector.gpu.codegen.threads.vectors import (
 from selector.gpu.ir.expressions import all_of, mixed_radix, number, plus, times
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, Sync
-from selector.ir.lanes import lane, own_lane, same_index
+from selector.ir.lanes import lane, no_index_of, own_lane, same_index
 from selector.ir.nodes import (
     Allocate,
     Block,
@@ -80,6 +80,7 @@ from selector.lowering.carried import hands_on
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated, test_of_all
 from selector.lowering.row_marks import MEET
+from selector.lowering.sliding import is_short_text, slides
 
 UNROLLED_STEPS = 32
 TOGETHER = (  # statements that stand side by side
@@ -222,6 +223,8 @@ class ThreadCode:
             how = "fours" if s.kind is ForKind.SERIAL else how
         if hands_on(s):  # what turns do not wait for is loaded ahead
             how = "fours"
+        if slides(s) and s.min == IntImm(0) and is_short_text(s):
+            how = "fours"
         if not emit_tested(s, start, stop, self):
             with self.context.writer.loop(name, start, stop, how):
                 self.statement(s.body)
@@ -273,7 +276,9 @@ class ThreadCode:
         if self._tiled((s,)):
             return
         own = any(
-            isinstance(e, Load) and e.buffer == s.buffer and not same_index(e.index, s.index)
+            isinstance(e, Load)
+            and e.buffer == s.buffer
+            and not (same_index(e.index, s.index) or no_index_of(e.index, s.index))
             for e in walk_expr(s.value)
         )
         if own:

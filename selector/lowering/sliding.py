@@ -1,0 +1,193 @@
+"""Loops whose turns hand rows on in registers, without what is asked in each of them.
+
+    for v = -6 ... 32:                                  for v = -4 ... -2: rows of a
+      a[0] = a[1]; a[1] = a[2]; a[2] = load             for v = -2 ... 0: rows of a, rows of b
+      if -2 <= v:                                  =>   for v = 0 ... 32:
+        b[0] = b[1]; b[1] = b[2]; b[2] = f(a)             a[0] = a[1]; a[1] = a[2]; a[2] = load
+        if 0 <= v: out[v] = g(b)                          b[0] = b[1]; b[1] = b[2]; b[2] = f(a)
+                                                          out[v] = g(b)
+
+The turns before the first result are known in number, and fewer than Halide has are enough: rows
+that have been moved on are gone before anybody reads them. In the turns with results no condition
+may leave rows where they are, so that where turns are written out, rows change their names and are
+not moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from selector.dataclass import dataclass
+from selector.ir.nodes import (
+    Allocate,
+    Binary,
+    BinaryOp,
+    Block,
+    Compare,
+    CompareOp,
+    Expr,
+    For,
+    ForKind,
+    IfThenElse,
+    IntImm,
+    LetStmt,
+    Load,
+    Memory,
+    Ramp,
+    Stmt,
+    Store,
+    Var,
+)
+from selector.ir.traverse import map_stmt, substitute_stmt, walk_all_exprs, walk_stmt
+from selector.lowering.structure import stored_names
+
+
+def slides(loop: For) -> bool:
+    """Whether a loop moves elements of what each thread has, from one place to another."""
+    return loop.kind is ForKind.SERIAL and bool(_moved(loop.body))
+
+
+def is_short_text(loop: For) -> bool:
+    """Whether turns may be written out: what divides integers, where an image is repeated behind
+    its ends, is long already.
+    """
+    return not any(
+        isinstance(e, Binary)
+        and e.op in (BinaryOp.DIV, BinaryOp.MOD)
+        and e.type.is_integer
+        and not isinstance(e.b, IntImm)
+        for e in walk_all_exprs(loop.body)
+    )
+
+
+def begun_apart(s: Stmt, own: frozenset[str] = frozenset()) -> Stmt:
+    """The statement with such loops as several: of the turns from one condition on to the next.
+    ``own``: what each thread has.
+    """
+    inner = own
+    if isinstance(s, Allocate) and s.memory in (Memory.REGISTER, Memory.STACK):
+        inner = own | {s.name}
+    s = map_stmt(s, lambda x: begun_apart(x, inner), lambda e: e)
+    if not isinstance(s, For) or not slides(s):
+        return s
+    match s.min, s.extent:
+        case IntImm(value=first), IntImm(value=extent):
+            end = first + extent
+        case _:
+            return s
+    steps = [*_steps(s.body, Var(s.name), first)]
+    needed = _needed(steps, dict.fromkeys(own, 0) | _moved(s.body))
+    starts = sorted({*(step.start for step in steps), *needed.values()})
+    starts = [n for n in starts if first <= n < end]
+    if len(starts) < 2:
+        return s
+    parts = [
+        _part(s, low, high, f"{s.name}.{n}" if high < end else s.name, needed)
+        for n, (low, high) in enumerate(zip(starts, [*starts[1:], end], strict=True))
+    ]
+    return Block(
+        tuple(part for part in parts if any(isinstance(x, Store) for x in walk_stmt(part)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What is done in the turns of a loop from ``start`` on, and where: ``stored``."""
+
+    body: Stmt
+    start: int
+    stored: frozenset[str]
+
+
+def _steps(s: Stmt, v: Expr, start: int) -> Iterator[_Step]:
+    match s:
+        case Block(stmts):
+            for x in stmts:
+                yield from _steps(x, v, start)
+        case LetStmt():
+            yield from _steps(s.body, v, start)
+        case IfThenElse(Compare(CompareOp.LE, IntImm(value=n), b), then, None) if b == v:
+            yield from _steps(then, v, max(n, start))
+        case _:
+            yield _Step(s, start, _targets(s))
+
+
+def _targets(s: Stmt) -> frozenset[str]:
+    """What a statement stores to that is there behind it."""
+    return stored_names(s) - {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
+
+
+def _moved(s: Stmt) -> dict[str, int]:
+    """Arrays of each thread whose elements are moved, and by how many places at a time."""
+    own = {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
+    found = dict[str, int]()
+    for x in walk_stmt(s):
+        match x:
+            case Store(name, to, Load(_, read, index, None)) if read == name and name not in own:
+                from_, to_ = _place(index), _place(to)
+                if from_ is not None and to_ is not None and from_ > to_:
+                    found[name] = from_ - to_
+            case _:
+                pass
+    return found
+
+
+def _place(index: Expr) -> int | None:
+    """Where a vector begins."""
+    match index:
+        case IntImm(value=n) | Ramp(IntImm(value=n), IntImm(), _):
+            return n
+        case _:
+            return None
+
+
+def _needed(steps: list[_Step], moved: Mapping[str, int]) -> Mapping[str, int]:
+    """From which turn on rows of an array are needed: of those that are moved on, as long before
+    the first one that reads them as that reads back. None are left out where an order is another.
+    """
+    last = {name: n for n, step in enumerate(steps) for name in step.stored}
+    newest = {name: max(_rows(steps, name), default=0) for name in moved}
+    needed = dict[str, int]()
+    for n, step in reversed([*enumerate(steps)]):
+        begins = [needed.get(x, step.start) if x in moved else step.start for x in step.stored]
+        begin = min(begins, default=step.start)
+        for load in (e for e in walk_all_exprs(step.body) if isinstance(e, Load)):
+            name = load.buffer
+            if name in moved and name not in step.stored and name in last:
+                if last[name] > n:
+                    return {}
+                place = _place(load.index)
+                back = newest[name] - (0 if place is None else place)
+                rows = -(-back // moved[name]) if moved[name] else 0
+                needed[name] = min(needed.get(name, begin - rows), begin - rows)
+    return needed
+
+
+def _rows(steps: list[_Step], name: str) -> Iterator[int]:
+    """Where rows of an array begin that are stored."""
+    for step in steps:
+        for x in walk_stmt(step.body):
+            if isinstance(x, Store) and x.buffer == name:
+                yield _place(x.index) or 0
+
+
+def _part(loop: For, low: int, high: int, name: str, needed: Mapping[str, int]) -> For:
+    """The turns from one number to another one, where all conditions of numbers are known."""
+    body = _known(loop.body, Var(loop.name), low, needed)
+    body = substitute_stmt(body, {loop.name: Var(name)})
+    return replace(loop, name=name, min=IntImm(low), extent=IntImm(high - low), body=body)
+
+
+def _known(s: Stmt, v: Expr, low: int, needed: Mapping[str, int]) -> Stmt:
+    match s:
+        case Block(stmts):
+            return Block(tuple(_known(x, v, low, needed) for x in stmts))
+        case LetStmt():
+            return replace(s, body=_known(s.body, v, low, needed))
+        case IfThenElse(Compare(CompareOp.LE, IntImm(value=n), b), then, None) if b == v:
+            return _known(then, v, low, needed) if n <= low else Block(())
+        case _:
+            stored = _targets(s)
+            late = stored and all(needed.get(name, low) > low for name in stored)
+            return Block(()) if late else s

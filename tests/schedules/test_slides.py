@@ -11,7 +11,7 @@ import emulation
 import halide as hl
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plain_chains import guided_filter, thin_edges
 from plain_emulated import emulated
@@ -128,33 +128,50 @@ def test_colours_are_at_each_row_of_a_thread() -> None:
     assert ".reorder(xl, c, yl, xi, yi, xo, yo)" in schedule.source
 
 
-@given(
-    taps=st.lists(
-        st.lists(
-            st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=5, unique=True
-        ),
-        min_size=2,
-        max_size=4,
+# A stage: the taps of those before it (0 is the image), and how many powers it costs; or a sum.
+STAGE = st.tuples(
+    st.booleans(),
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(-3, 3), st.integers(-3, 3)),
+        min_size=2, max_size=5, unique=True,
     ),
-    height=st.integers(1, 80),
-    width=st.integers(1, 150),
-)
-@settings(max_examples=12, deadline=None)
-def test_any_chain(taps: list[list[tuple[int, int]]], height: int, width: int) -> None:
-    """With its taps anywhere, the stages stored or not."""
+    st.integers(0, 3),
+)  # fmt: skip
+CHEAP_ONCE_ITS_IMAGE_IS_STORED = [
+    (False, [(0, 1, 1), (0, -1, 0)], 3),
+    (False, [(1, 0, -2), (0, -1, -1)], 0),
+    (False, [(0, -1, 1), (1, 0, 0), (1, -1, 0)], 1),
+    (False, [(1, -1, 3), (1, -2, 4)], 1),
+]
 
-    def make() -> Plain:
-        a = hl.ImageParam(F32, 2, "a")
-        before = hl.BoundaryConditions.repeat_edge(a)
-        for stage, places in enumerate(taps):
-            func, value = hl.Func(f"stage{stage}"), hl.f32(0)
-            for dx, dy in places:
-                value = hl.sqrt(value + hl.abs(before[x + dx, y + dy]) / 2) + value / 3
+
+def graph(stages: list[Any], height: int, width: int) -> Plain:
+    """Stages of what the one before is, or of what that is made of."""
+    a = hl.ImageParam(U8, 2, "a")
+    made = [hl.BoundaryConditions.constant_exterior(a, hl.u8(3))]
+    for n, (summed, taps, powers) in enumerate(stages):
+        func, value = hl.Func(f"s{n}"), hl.f32(0)
+        of = [made[-1], made[max(0, len(made) - 2)]]
+        if summed:
+            back, dx, dy = taps[0]
+            r = hl.RDom([(dx - 1, 3), (dy, 2)], name=f"r{n}")
+            func[x, y] += hl.f32(of[back][x + r.x, y + r.y]) / 9
+        else:
+            for back, dx, dy in taps:
+                value = hl.sqrt(value + hl.abs(hl.f32(of[back][x + dx, y + dy])) / 2) + value / 3
+            for k in range(powers):
+                value += hl.exp(-value * (k + 1)) * hl.f32(0.1)
             func[x, y] = value
-            before = func
-        return Plain(before, [(a, floats(height, width))], (height, width), 1e-4)
+        made.append(func)
+    return Plain(made[-1], [(a, bytes_(height, width))], (height, width), 1e-4)
 
-    emulated(make)
+
+@given(st.lists(STAGE, min_size=2, max_size=4), st.integers(1, 80), st.integers(1, 150))
+@settings(max_examples=12, deadline=None)
+@example(CHEAP_ONCE_ITS_IMAGE_IS_STORED, 25, 99)
+def test_any_chain(stages: list[Any], height: int, width: int) -> None:
+    """With its taps anywhere, the stages stored or not."""
+    emulated(lambda: graph(stages, height, width))
 
 
 def report_of(out: Any, **options: Any) -> str:

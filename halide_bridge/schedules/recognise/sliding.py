@@ -286,6 +286,8 @@ def _with_loads(
         more = placement
         if placement.places[source.name] is Place.INSIDE:
             more = storing({*apart, source.label})
+            if not slide.spans.keys() <= more.bodies.keys():  # some are inside others then
+                continue
         span = _span(source, slide.spans, more, alone=False)
         fits = span is not None and span.registers(slide.lanes) <= left
         if span and fits and span.several and len(source.types) == 1:

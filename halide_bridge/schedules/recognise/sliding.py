@@ -18,13 +18,20 @@ from math import prod
 from halide_bridge.schedules.lanes import lanes_of
 from halide_bridge.schedules.recognise.costs import LOAD, MULTIPLY_ADD, operations, written
 from halide_bridge.schedules.recognise.facts import STORED, Place, Placement
-from halide_bridge.schedules.recognise.program import Access, Member, Reduced, accesses, number
+from halide_bridge.schedules.recognise.program import (
+    Access,
+    Member,
+    Program,
+    Reduced,
+    accesses,
+    number,
+)
 from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Expr, Var
 from selector.ir.traverse import free_vars
 
-REGISTERS = 128  # of a thread for rows that are still read
+REGISTERS = 112  # of a thread for rows that are still read
 TEXT = 900  # multiply-adds that a turn of a thread's loop is as long as: of more, NVRTC takes long
 TERMS = 64  # of a sum at most
 FEW_ROWS = 3  # of what is in memory that a stage reads
@@ -258,9 +265,9 @@ def _with_sources(
     """
     labels, stored = set[str](), placement
     for source in reversed([*placement.program]):
-        inside = placement.places[source.name] is Place.INSIDE
-        of_chain = inside and source.pure and len(source.args) == slide.dims
-        if of_chain and slide.spans.keys() >= set(_kernels(source, placement)):
+        inside = placement.places[source.name] is Place.INSIDE and source.pure
+        several = inside and len(source.args) == slide.dims and _several(source, placement.program)
+        if several and slide.spans.keys() >= set(_kernels(source, placement)):
             more = storing({*labels, source.label})
             found = _slide_of(member, more, form)
             wanted = {*slide.spans, source.name}
@@ -283,6 +290,8 @@ def _with_loads(
         readers = _callers(source, slide, placement)
         if not readers or source.name in slide.spans or len(source.args) != slide.dims:
             continue
+        if not _several(source, program):
+            continue
         more = placement
         if placement.places[source.name] is Place.INSIDE:
             more = storing({*apart, source.label})
@@ -297,6 +306,16 @@ def _with_loads(
                 placement = more
                 apart.add(source.label)
     return replace(slide, loaded=loaded), placement
+
+
+def _several(source: Member, program: Program) -> bool:
+    """Whether a Func reads several elements of another one in its own definition."""
+    for reader in program.readers(source):
+        read = {a.indices for a in reader.accesses() if a.func == source.name}
+        named = frozenset[str]().union(*(free_vars(i) for indices in read for i in indices))
+        if len(read) > 1 or named - {*reader.args}:
+            return True
+    return False
 
 
 def _callers(source: Member, slide: Slide, placement: Placement) -> tuple[str, ...]:

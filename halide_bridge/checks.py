@@ -275,8 +275,7 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
         )
     unbounded = _UNBOUNDED.search(text)
     if unbounded is not None:
-        func = _MADE.sub("", unbounded[1])
-        func = _own_name(func, outputs)
+        func = _own_name(unbounded[1], outputs)
         return ScheduleError(
             f"dimension {unbounded[2]} of `{func}` is read or written at any place",
             why="an index depends on data, and Halide knows no bounds of it",
@@ -290,9 +289,18 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
 
 
 def _own_name(said: str, outputs: list[Func]) -> str:
-    """The name of `said`, in which Halide has written `_` for `$` and may have counted on."""
-    own = {f.name().replace("$", "_"): f.name() for f in outputs}
-    return plain(own.get(said, own.get(said.rsplit("$", 1)[0], said)))
+    """The name of a Func that ``said`` is, or is made of, in which Halide has written `_` for `$`
+    where it has counted a name with that hash before.
+    """
+    own = {_user_of(f.name()).replace("$", "_"): _user_of(f.name()) for f in outputs}
+    name = _user_of(said)
+    return plain(own.get(name, own.get(name.rsplit("$", 1)[0], name)))
+
+
+def _user_of(name: str) -> str:
+    """The name of the Func that one is made of."""
+    made = _MADE.search(name)
+    return name if made is None else name[: made.start()]
 
 
 def _too_long(lanes: int, outputs: list[Func], location: str) -> ScheduleError:

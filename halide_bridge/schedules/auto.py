@@ -281,11 +281,11 @@ def _slid(trials: Trials, program: Program, plan: Plan) -> Plan:
                 slides[member.label] = found
                 more = more.sliding(member.label, *found)
                 placement = _placed(program, more, ())
-    if more is plan or not trials.why_not(more):
+    if more is plan or not trials.refused(more):
         return more
     for label, found in slides.items():
         more = plan.sliding(label, *found)
-        if not trials.why_not(more):
+        if not trials.refused(more):
             plan = more
     return plan
 

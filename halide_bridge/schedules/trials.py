@@ -109,6 +109,18 @@ class Trials:
             return f"its code would have {length} characters, which takes long to compile"
         return ""
 
+    def refused(self, plan: Plan) -> str:
+        """Why there are no loops of a plan, or memory in them is as large as the call says; empty
+        if that is not so. Takes less time than to compile them.
+        """
+        try:
+            module = self.lowered(plan)
+        except UserError as error:
+            return error.why or error.what
+        except halide_errors() as error:
+            return f"Halide refuses its schedule: {in_words(str(error))}"
+        return "" if _is_fixed(module) else "what a thread keeps has no constant size"
+
     def promises(self, plan: Plan) -> frozenset[Promise] | None:
         """What has to hold at a call of a plan; None if it cannot, or where memory of a kernel is
         as large as the call says.
@@ -118,7 +130,11 @@ class Trials:
                 module = self.lowered(plan)
         except UserError:
             return None
-        kernels = (s for s in walk_stmt(module.body) if isinstance(s, For) and s.kind in _GRID)
-        memory = (s for kernel in kernels for s in walk_stmt(kernel) if isinstance(s, Allocate))
-        fixed = all(isinstance(extent, IntImm) for s in memory for extent in s.extents)
-        return frozenset(module.promises) if fixed else None
+        return frozenset(module.promises) if _is_fixed(module) else None
+
+
+def _is_fixed(module: Module) -> bool:
+    """Whether all memory of kernels has a constant size."""
+    kernels = (s for s in walk_stmt(module.body) if isinstance(s, For) and s.kind in _GRID)
+    memory = (s for kernel in kernels for s in walk_stmt(kernel) if isinstance(s, Allocate))
+    return all(isinstance(extent, IntImm) for s in memory for extent in s.extents)

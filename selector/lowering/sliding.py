@@ -24,6 +24,8 @@ from selector.ir.nodes import (
     Binary,
     BinaryOp,
     Block,
+    Broadcast,
+    Cast,
     Compare,
     CompareOp,
     Expr,
@@ -39,7 +41,7 @@ from selector.ir.nodes import (
     Store,
     Var,
 )
-from selector.ir.traverse import map_stmt, substitute_stmt, walk_all_exprs, walk_stmt
+from selector.ir.traverse import map_stmt, substitute_stmt, walk_all_exprs, walk_expr, walk_stmt
 from selector.lowering.structure import stored_names
 
 
@@ -77,7 +79,7 @@ def begun_apart(s: Stmt, own: frozenset[str] = frozenset()) -> Stmt:
         case _:
             return s
     steps = [*_steps(s.body, Var(s.name), first)]
-    needed = _needed(steps, dict.fromkeys(own, 0) | _moved(s.body))
+    needed = _needed(steps, _moved(s.body), own)
     starts = sorted({*(step.start for step in steps), *needed.values()})
     starts = [n for n in starts if first <= n < end]
     if len(starts) < 2:
@@ -119,18 +121,35 @@ def _targets(s: Stmt) -> frozenset[str]:
 
 
 def _moved(s: Stmt) -> dict[str, int]:
-    """Arrays of each thread whose elements are moved, and by how many places at a time."""
+    """Arrays of each thread whose elements are moved, and by how many places at a time: all that
+    is stored in them is moved so, or made of others.
+    """
     own = {x.name for x in walk_stmt(s) if isinstance(x, Allocate)}
     found = dict[str, int]()
     for x in walk_stmt(s):
         match x:
-            case Store(name, to, Load(_, read, index, None)) if read == name and name not in own:
-                from_, to_ = _place(index), _place(to)
-                if from_ is not None and to_ is not None and from_ > to_:
-                    found[name] = from_ - to_
+            case Store(name, to, value) if name not in own and _reads(value, name):
+                from_, to_ = _place_of(value, name), _place(to)
+                apart = 0 if from_ is None or to_ is None else from_ - to_
+                found[name] = apart if found.get(name, apart) == apart else 0
             case _:
                 pass
-    return found
+    return {name: apart for name, apart in found.items() if apart > 0}
+
+
+def _reads(value: Expr, name: str) -> bool:
+    return any(isinstance(e, Load) and e.buffer == name for e in walk_expr(value))
+
+
+def _place_of(value: Expr, name: str) -> int | None:
+    """Where a vector of an array begins that a value is, as it is or as truth."""
+    match value:
+        case Load(_, buffer, index, None) if buffer == name:
+            return _place(index)
+        case Cast(_, inner) | Compare(CompareOp.NE, inner, IntImm() | Broadcast(IntImm())):
+            return _place_of(inner, name)
+        case _:
+            return None
 
 
 def _place(index: Expr) -> int | None:
@@ -142,26 +161,55 @@ def _place(index: Expr) -> int | None:
             return None
 
 
-def _needed(steps: list[_Step], moved: Mapping[str, int]) -> Mapping[str, int]:
-    """From which turn on rows of an array are needed: of those that are moved on, as long before
-    the first one that reads them as that reads back. None are left out where an order is another.
+def _needed(steps: list[_Step], moved: Mapping[str, int], own: frozenset[str]) -> Mapping[str, int]:
+    """From which turn on elements of ``own`` arrays are needed: of those that are moved on, as long
+    before the first one that reads them as that reads back. None are left out where an order is
+    another.
     """
     last = {name: n for n, step in enumerate(steps) for name in step.stored}
-    newest = {name: max(_rows(steps, name), default=0) for name in moved}
+    back = {name: 0 for name in own - moved.keys() if _is_made_anew(steps, name)}
+    newest = {name: max(_rows(steps, name), default=0) for name in moved.keys() & own}
     needed = dict[str, int]()
     for n, step in reversed([*enumerate(steps)]):
-        begins = [needed.get(x, step.start) if x in moved else step.start for x in step.stored]
+        known = newest.keys() | back.keys()
+        begins = [needed.get(x, step.start) if x in known else step.start for x in step.stored]
         begin = min(begins, default=step.start)
         for load in (e for e in walk_all_exprs(step.body) if isinstance(e, Load)):
             name = load.buffer
-            if name in moved and name not in step.stored and name in last:
+            if name in known and name not in step.stored and name in last:
                 if last[name] > n:
                     return {}
-                place = _place(load.index)
-                back = newest[name] - (0 if place is None else place)
-                rows = -(-back // moved[name]) if moved[name] else 0
-                needed[name] = min(needed.get(name, begin - rows), begin - rows)
+                turns = back.get(name, 0)
+                if name in newest:
+                    turns = -(-(newest[name] - (_place(load.index) or 0)) // moved[name])
+                needed[name] = min(needed.get(name, begin - turns), begin - turns)
     return needed
+
+
+def _is_made_anew(steps: list[_Step], name: str) -> bool:
+    """Whether all that is read of an array is stored in the same turn."""
+    stored, read = set[int](), set[int]()
+    for step in steps:
+        for x in walk_stmt(step.body):
+            if isinstance(x, Store) and x.buffer == name:
+                stored |= _elements(x.index, x.predicate)
+        for e in walk_all_exprs(step.body):
+            if isinstance(e, Load) and e.buffer == name:
+                if name in step.stored or not (places := _elements(e.index, None)):
+                    return False
+                read |= places
+    return read <= stored
+
+
+def _elements(index: Expr, predicate: Expr | None) -> set[int]:
+    """Which elements a vector is of; none if that is not known."""
+    match index:
+        case IntImm(value=n) if predicate is None:
+            return {n}
+        case Ramp(IntImm(value=n), IntImm(value=step), lanes) if predicate is None:
+            return {n + step * i for i in range(lanes)}
+        case _:
+            return set()
 
 
 def _rows(steps: list[_Step], name: str) -> Iterator[int]:

@@ -12,6 +12,7 @@ from selector.ir.nodes import (
     Allocate,
     Block,
     Broadcast,
+    Cast,
     Compare,
     Expr,
     For,
@@ -25,7 +26,7 @@ from selector.ir.nodes import (
 )
 from selector.ir.simplify import add, div, mod, mul
 from selector.ir.traverse import walk_stmt
-from selector.ir.types import FLOAT32
+from selector.ir.types import FLOAT32, Kind, Type
 from selector.lowering.sliding import begun_apart, is_short_text, slides
 from selector.lowering.structure import stored_names
 
@@ -104,6 +105,33 @@ def test_what_reads_a_row_before_it_is_moved_keeps_its_turns() -> None:
     loop = For("v", IntImm(-6), IntImm(22), ForKind.SERIAL, Block((early, *a)))
     s = Allocate("a", T.element, (IntImm(12),), Memory.REGISTER, loop)
     assert parts(begun_apart(s)) == [(-6, 0, {"a"}), (0, 16, {"a", "out"})]
+
+
+def test_what_is_carried_in_another_way_keeps_its_turns() -> None:
+    """A sum of all turns, and a place that another turn has stored to."""
+    a = moved("a", 3, Load(T, "image", place(V)))
+    summed = Store("b", row(0), add(load("b", 0), load("a", 2)))
+    ring = Store("b", Ramp(mul(mod(V, IntImm(2)), IntImm(LANES)), IntImm(1), LANES), load("a", 2))
+    half = Store("b", row(0), load("a", 2))
+    out = asked(0, Store("out", place(V), add(load("b", 0), load("b", 1))))
+    for stores in (summed, ring, half):
+        loop = For("v", IntImm(-6), IntImm(22), ForKind.SERIAL, Block((*a, stores, out)))
+        s = Allocate("b", T.element, (IntImm(8),), Memory.REGISTER, loop)
+        s = Allocate("a", T.element, (IntImm(12),), Memory.REGISTER, s)
+        assert parts(begun_apart(s)) == [(-6, 0, {"a", "b"}), (0, 16, {"a", "b", "out"})]
+
+
+def test_truths_are_moved_as_others_are() -> None:
+    bits = Type(Kind.UINT, 8).with_lanes(LANES)
+    one = Type(Kind.UINT, 1).with_lanes(LANES)
+    moves = (
+        Store("a", row(n), Cast(bits, Cast(one, Load(bits, "a", row(n + 1))))) for n in range(3)
+    )
+    newest = Store("a", row(3), Load(bits, "image", place(V)))
+    results = asked(0, Store("out", place(V), Load(bits, "a", row(1))))
+    loop = For("v", IntImm(-6), IntImm(22), ForKind.SERIAL, Block((*moves, newest, results)))
+    s = Allocate("a", bits.element, (IntImm(16),), Memory.REGISTER, loop)
+    assert parts(begun_apart(s)) == [(-2, 0, {"a"}), (0, 16, {"a", "out"})]
 
 
 def test_other_loops_stay() -> None:

@@ -16,7 +16,7 @@ from selector.diagnostics import ScheduleError
 pytestmark = pytest.mark.verified("tests/emulation")
 
 x, y = hl.Var("x"), hl.Var("y")
-ROWS = "_rows: in a kernel of its own"
+ROWS = "_rows: in "  # a kernel of its own, or the registers of what reads it
 
 
 def window(size: int) -> Any:

@@ -128,9 +128,9 @@ def test_colours_are_at_each_row_of_a_thread() -> None:
     assert ".reorder(xl, c, yl, xi, yi, xo, yo)" in schedule.source
 
 
-# A stage: the taps of those before it (0 is the image), and how many powers it costs; or a sum.
+# A stage: what it is, the taps of those before it, and how many powers it costs.
 STAGE = st.tuples(
-    st.booleans(),
+    st.sampled_from(["f32", "f32", "sum", "bool", "u8", "i16", "f16"]),
     st.lists(
         st.tuples(st.integers(0, 1), st.integers(-3, 3), st.integers(-3, 3)),
         min_size=2, max_size=5, unique=True,
@@ -138,10 +138,10 @@ STAGE = st.tuples(
     st.integers(0, 3),
 )  # fmt: skip
 CHEAP_ONCE_ITS_IMAGE_IS_STORED = [
-    (False, [(0, 1, 1), (0, -1, 0)], 3),
-    (False, [(1, 0, -2), (0, -1, -1)], 0),
-    (False, [(0, -1, 1), (1, 0, 0), (1, -1, 0)], 1),
-    (False, [(1, -1, 3), (1, -2, 4)], 1),
+    ("f32", [(0, 1, 1), (0, -1, 0)], 3),
+    ("f32", [(1, 0, -2), (0, -1, -1)], 0),
+    ("f32", [(0, -1, 1), (1, 0, 0), (1, -1, 0)], 1),
+    ("f32", [(1, -1, 3), (1, -2, 4)], 1),
 ]
 
 
@@ -149,10 +149,11 @@ def graph(stages: list[Any], height: int, width: int) -> Plain:
     """Stages of what the one before is, or of what that is made of."""
     a = hl.ImageParam(U8, 2, "a")
     made = [hl.BoundaryConditions.constant_exterior(a, hl.u8(3))]
-    for n, (summed, taps, powers) in enumerate(stages):
+    types = {"bool": hl.Bool(), "u8": U8, "i16": hl.Int(16), "f16": hl.Float(16), "f32": F32}
+    for n, (kind, taps, powers) in enumerate(stages):
         func, value = hl.Func(f"s{n}"), hl.f32(0)
         of = [made[-1], made[max(0, len(made) - 2)]]
-        if summed:
+        if kind == "sum":
             back, dx, dy = taps[0]
             r = hl.RDom([(dx - 1, 3), (dy, 2)], name=f"r{n}")
             func[x, y] += hl.f32(of[back][x + r.x, y + r.y]) / 9
@@ -161,9 +162,9 @@ def graph(stages: list[Any], height: int, width: int) -> Plain:
                 value = hl.sqrt(value + hl.abs(hl.f32(of[back][x + dx, y + dy])) / 2) + value / 3
             for k in range(powers):
                 value += hl.exp(-value * (k + 1)) * hl.f32(0.1)
-            func[x, y] = value
+            func[x, y] = value > 2 if kind == "bool" else hl.cast(types[kind], value)
         made.append(func)
-    return Plain(made[-1], [(a, bytes_(height, width))], (height, width), 1e-4)
+    return Plain(made[-1], [(a, bytes_(height, width))], (height, width), 1e-2)
 
 
 @given(st.lists(STAGE, min_size=2, max_size=4), st.integers(1, 80), st.integers(1, 150))

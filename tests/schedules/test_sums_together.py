@@ -30,7 +30,7 @@ def report(outputs: hl.Func, **sizes: tuple[int, ...]) -> str:
     return hb.autoschedule(outputs, target="sm_90a", sizes=sizes or None).report
 
 
-@pytest.mark.parametrize(("reach", "apart"), [(1, False), (2, True), (3, True)])
+@pytest.mark.parametrize(("reach", "apart"), [(1, False), (4, True)])
 def test_windows_of_many_terms_are_apart(reach: int, apart: bool) -> None:
     found = report(windows(reach), image=(2160, 3840))
     place = "in a kernel of its own" if apart else "in registers of the thread that reads it"
@@ -46,5 +46,6 @@ def test_one_product_is_stored_with_what_reads_both() -> None:
 
 
 def test_means_and_deviations() -> None:
+    """Rows of the image stay in the registers of a thread, which adds up both."""
     found = report(PIPELINES["local_contrast"]().outputs, photo=(2160, 3840))
-    assert found.count("sums each") == 2, found
+    assert found.count("in registers of the threads that go down the rows") == 3, found

@@ -290,7 +290,7 @@ def _with_loads(
         readers = _callers(source, slide, placement)
         if not readers or source.name in slide.spans or len(source.args) != slide.dims:
             continue
-        if not _several(source, program):
+        if not (source.pure and _several(source, program)):
             continue
         more = placement
         if placement.places[source.name] is Place.INSIDE:

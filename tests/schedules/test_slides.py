@@ -240,6 +240,11 @@ def test_what_is_scheduled_stays_so() -> None:
     assert "mid: as scheduled by you" in report_of(out)
 
 
+def test_short_rows_are_of_other_kernels() -> None:
+    case = PIPELINES["harris"]()
+    assert ROWS not in report_of(case.outputs, sizes={"harris": (4000, 40)})
+
+
 def test_few_rows_have_shorter_threads() -> None:
     def rows(height: int) -> int:
         case = PIPELINES["harris"]()

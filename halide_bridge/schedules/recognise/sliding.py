@@ -36,6 +36,7 @@ TEXT = 900  # multiply-adds that a turn of a thread's loop is as long as: of mor
 TERMS = 64  # of a sum at most
 FEW_ROWS = 3  # of what is in memory that a stage reads
 MOST = 8  # neighbours of a thread
+NARROW = 64  # elements of a row
 FEWEST = 2  # neighbours that a thread has at least, of four bytes together
 
 Beside = tuple[tuple[int, int], ...]
@@ -101,6 +102,8 @@ def chain_of(
     """
     if not _is_stage(member, placement, others) or placement.places[member.name] is Place.THREAD:
         return None
+    if len(member.args) < 2 or _is_narrow(member, placement):
+        return None
     body = placement.bodies[member.name][-1]
     lanes = min(MOST, lanes_of(body, member.args[0], member.types[0].bytes))
     arities = {len(m.args) for m in placement.program if 2 <= len(m.args) <= len(member.args)}
@@ -111,6 +114,14 @@ def chain_of(
                 return found
         lanes //= 2
     return None
+
+
+def _is_narrow(member: Member, placement: Placement) -> bool:
+    """Whether rows are told to be so short that most threads of a warp were idle."""
+    length, known = placement.extent(member.name, 0), placement.known
+    if length is None and known is not None and known.tells(member, 0):
+        length = known.extent(member, 0)
+    return length is not None and length < NARROW
 
 
 @dataclass(frozen=True, slots=True)

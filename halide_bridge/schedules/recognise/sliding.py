@@ -102,7 +102,7 @@ def chain_of(
     """
     if not _is_stage(member, placement, others) or placement.places[member.name] is Place.THREAD:
         return None
-    if len(member.args) < 2 or _is_narrow(member, placement):
+    if len(member.args) < 2:
         return None
     body = placement.bodies[member.name][-1]
     lanes = min(MOST, lanes_of(body, member.args[0], member.types[0].bytes))
@@ -110,8 +110,8 @@ def chain_of(
     while lanes >= max(FEWEST, 4 // member.types[0].bytes):
         for dims in sorted(arities, reverse=True):
             found = _chain(member, placement, storing, _Form(lanes, dims, frozenset(others)))
-            if found is not None:
-                return found
+            if found is not None:  # only then does the length of rows decide
+                return None if _is_narrow(member, placement) else found
         lanes //= 2
     return None
 

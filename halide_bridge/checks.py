@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from halide_bridge.memory import Directives
-from halide_bridge.names import Names, plain
+from halide_bridge.names import Names, of_user, plain
 from halide_bridge.native import native
 from halide_bridge.records import Record
 from halide_bridge.stock import Func, HalideError, is_func, is_image_param, is_input, is_pipeline
@@ -20,7 +20,6 @@ from selector.ir.traverse import walk_stmt
 LARGEST_VECTOR = 65535
 _LANES = re.compile(r"up to 65535 lanes. (\d+) lanes requested")
 _NO_GPU = re.compile(r"Schedule for Func (\S+) requires <Default_GPU>")
-_MADE = re.compile(r"(_intm|_im|_in|_global_wrapper)+(?=\$|$)")  # of a Func, or around it
 _UNBOUNDED = re.compile(r"calls function (\S+) in an unbounded way in dimension (\d+)")
 _VECTOR_VAR = re.compile(r"\.v\d+$")  # the inner variable that `vectorize(x, n)` makes
 _HEADER = re.compile(
@@ -275,7 +274,7 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
         )
     unbounded = _UNBOUNDED.search(text)
     if unbounded is not None:
-        func = _own_name(unbounded[1], outputs)
+        func = of_user(unbounded[1], (f.name() for f in outputs))
         return ScheduleError(
             f"dimension {unbounded[2]} of `{func}` is read or written at any place",
             why="an index depends on data, and Halide knows no bounds of it",
@@ -286,21 +285,6 @@ def _explained(text: str, outputs: list[Func], location: str) -> ScheduleError:
     return ScheduleError(
         f"Halide cannot lower `{name}`: {in_words(text)}", where=Where(func=name, location=location)
     )
-
-
-def _own_name(said: str, outputs: list[Func]) -> str:
-    """The name of a Func that ``said`` is, or is made of, in which Halide has written `_` for `$`
-    where it has counted a name with that hash before.
-    """
-    own = {_user_of(f.name()).replace("$", "_"): _user_of(f.name()) for f in outputs}
-    name = _user_of(said)
-    return plain(own.get(name, own.get(name.rsplit("$", 1)[0], name)))
-
-
-def _user_of(name: str) -> str:
-    """The name of the Func that one is made of."""
-    made = _MADE.search(name)
-    return name if made is None else name[: made.start()]
 
 
 def _too_long(lanes: int, outputs: list[Func], location: str) -> ScheduleError:

@@ -16,6 +16,7 @@ _SUFFIX = re.compile(r"\$\d+")
 # ``rfactor`` names its Func after another one, ``conv$3_intm``. Where that name's hash is one that
 # Halide has counted for another name, it writes ``conv_3_intm$1``.
 _INTERMEDIATE = re.compile(r"_\d+(?=_intm)")
+_MADE = re.compile(r"(_intm|_im|_in|_global_wrapper)+(?=\$|$)")  # of a Func, or around it
 _COUNTED = re.compile(r"(?:(?<=^)|(?<=_in_))([a-z]|lambda_)(\d+)(?=$|_im|_in_|_global)")
 _CALLED_SO = re.compile(r"^[a-z]\d+\$\d+$")
 _NO_NAME = re.compile(r"^p\d+$")  # of parameters
@@ -26,6 +27,20 @@ _COUNTED_LET = re.compile(r"^(t)(\d+)$")
 def plain(name: str) -> str:
     """A name as the user wrote it, for messages."""
     return _SUFFIX.sub("", name)
+
+
+def of_user(said: str, known: Iterable[str]) -> str:
+    """The same of a Func that Halide speaks of, or of the one that it is made of: one of those that
+    are ``known``, with `_` for `$` where Halide has counted a name with that hash before.
+    """
+    own = {name.replace("$", "_"): name for name in map(_maker, known)}
+    name = _maker(said)
+    return plain(own.get(name, own.get(name.rsplit("$", 1)[0], name)))
+
+
+def _maker(name: str) -> str:
+    made = _MADE.search(name)
+    return name if made is None else name[: made.start()]
 
 
 class Names:

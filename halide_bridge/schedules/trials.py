@@ -100,10 +100,8 @@ class Trials:
                 kernel = selector.compile(
                     module, wanted.target.name, instructions=wanted.instructions
                 )
-        except UserError as error:
-            return error.why or error.what
-        except halide_errors() as error:  # a directive that does not fit this pipeline
-            return f"Halide refuses its schedule: {in_words(str(error))}"
+        except (UserError, *halide_errors()) as error:
+            return _said(error)
         length = len(kernel.source)
         if longest is not None and length > longest:
             return f"its code would have {length} characters, which takes long to compile"
@@ -115,10 +113,8 @@ class Trials:
         """
         try:
             module = self.lowered(plan)
-        except UserError as error:
-            return error.why or error.what
-        except halide_errors() as error:
-            return f"Halide refuses its schedule: {in_words(str(error))}"
+        except (UserError, *halide_errors()) as error:
+            return _said(error)
         return "" if _is_fixed(module) else "what a thread keeps has no constant size"
 
     def promises(self, plan: Plan) -> frozenset[Promise] | None:
@@ -131,6 +127,13 @@ class Trials:
         except UserError:
             return None
         return frozenset(module.promises) if _is_fixed(module) else None
+
+
+def _said(error: Exception) -> str:
+    """Why; of Halide's, that a directive does not fit this pipeline."""
+    if isinstance(error, UserError):
+        return error.why or error.what
+    return f"Halide refuses its schedule: {in_words(str(error))}"
 
 
 def _is_fixed(module: Module) -> bool:

@@ -14,7 +14,7 @@ from math import prod
 from typing import assert_never
 
 from selector.diagnostics import EmitError, InternalError
-from selector.ir.affine import to_affine
+from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import (
     Binary,
     Broadcast,
@@ -41,6 +41,7 @@ from selector.ir.traverse import free_vars, map_expr, substitute
 from selector.ir.types import Type
 
 Digits = tuple[tuple[Expr, int], ...]
+_LANE = Var("$lane")
 
 
 def lane(e: Expr, digits: Digits) -> Expr:
@@ -61,23 +62,24 @@ def same_index(a: Expr, b: Expr) -> bool:
     """Whether all lanes of two indices are those of the same elements."""
     if a == b or a.type.lanes != b.type.lanes:
         return a == b
-    digits = ((Var("$lane"), a.type.lanes),)
-    return (to_affine(own_lane(a, digits)) - to_affine(own_lane(b, digits))).constant == 0
+    first, second = _lane_forms(a, b)
+    return (first - second).constant == 0
 
 
 def no_index_of(a: Expr, b: Expr) -> bool:
     """Whether no lane of an index is that of an element of another one, for what lies in rows."""
     if a.type.lanes != b.type.lanes:
         return False
-    digits = ((Var("$lane"), a.type.lanes),)
-    first = to_affine(own_lane(a, digits))
-    apart = (first - to_affine(own_lane(b, digits))).constant
-    steps = first.coefficient(Var("$lane")).constant
-    return (
-        apart is not None
-        and bool(steps)
-        and (abs(apart) >= abs(steps) * a.type.lanes or apart % steps != 0)
-    )
+    first, second = _lane_forms(a, b)
+    apart, step = (first - second).constant, first.coefficient(_LANE).constant
+    if apart is None or not step:
+        return False
+    return abs(apart) >= abs(step) * a.type.lanes or apart % step != 0
+
+
+def _lane_forms(*indices: Expr) -> list[Affine]:
+    """Where a lane lies, by its number."""
+    return [to_affine(own_lane(i, ((_LANE, i.type.lanes),))) for i in indices]
 
 
 def own_lane(e: Expr, digits: Digits) -> Expr:

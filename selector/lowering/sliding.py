@@ -71,7 +71,10 @@ def begun_apart(s: Stmt, own: frozenset[str] = frozenset()) -> Stmt:
     if isinstance(s, Allocate) and s.memory in (Memory.REGISTER, Memory.STACK):
         inner = own | {s.name}
     s = map_stmt(s, lambda x: begun_apart(x, inner), lambda e: e)
-    if not isinstance(s, For) or not slides(s):
+    if not own or not isinstance(s, For) or s.kind is not ForKind.SERIAL:
+        return s
+    moved = {name: apart for name, apart in _moved(s.body).items() if name in own}
+    if not moved:
         return s
     match s.min, s.extent:
         case IntImm(value=first), IntImm(value=extent):
@@ -79,7 +82,7 @@ def begun_apart(s: Stmt, own: frozenset[str] = frozenset()) -> Stmt:
         case _:
             return s
     steps = [*_steps(s.body, Var(s.name), first)]
-    needed = _needed(steps, _moved(s.body), own)
+    needed = _needed(steps, moved, own)
     starts = sorted({*(step.start for step in steps), *needed.values()})
     starts = [n for n in starts if first <= n < end]
     if len(starts) < 2:
@@ -168,7 +171,7 @@ def _needed(steps: list[_Step], moved: Mapping[str, int], own: frozenset[str]) -
     """
     last = {name: n for n, step in enumerate(steps) for name in step.stored}
     back = {name: 0 for name in own - moved.keys() if _is_made_anew(steps, name)}
-    newest = {name: max(_rows(steps, name), default=0) for name in moved.keys() & own}
+    newest = {name: max(_rows(steps, name), default=0) for name in moved}
     needed = dict[str, int]()
     for n, step in reversed([*enumerate(steps)]):
         known = newest.keys() | back.keys()

@@ -46,7 +46,7 @@ SMALL = 8  # a dimension of no more elements is no work for threads
 STORED = 100  # operations that a stored and loaded element is worth
 ALWAYS = 24  # operations with one load: casts, scales, boundaries
 LARGEST = 600  # operations of a statement: more takes long to compile
-_UNKNOWN = 64  # turns of a loop of unknown length
+UNKNOWN = 64  # turns of a loop of unknown length, and more
 
 
 class Place(Enum):
@@ -117,7 +117,7 @@ class Placement:
         """The same where it is no number: what is told of it, if that is few."""
         member, known = self.program.members[func], self.known
         told = known is not None and known.tells(member, d)
-        return min(_UNKNOWN, known.extent(member, d)) if known and told else _UNKNOWN
+        return min(UNKNOWN, known.extent(member, d)) if known and told else UNKNOWN
 
 
 def place(
@@ -224,7 +224,7 @@ def _turns(stage: Stage, access: Access, found: Placement, program: Program) -> 
     for r in stage.reduced:
         alone = any(free_vars(i) == frozenset((r.name,)) for i in access.indices)
         if r.name not in mentioned or not alone:
-            times *= number(r.extent) or _UNKNOWN
+            times *= number(r.extent) or UNKNOWN
     member = program.members[stage.func]
     for d, arg in enumerate(member.args):
         if stage.free[d] is not None and arg not in mentioned:

@@ -9,7 +9,7 @@ would load all of its own. Which dimensions that goes for follows from the varia
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -18,6 +18,7 @@ from halide_bridge.schedules.recognise.program import (
     Access,
     Member,
     Program,
+    Reduced,
     Stage,
     accesses,
     in_any_order,
@@ -167,20 +168,25 @@ def _reads(
     """What a stage reads beside its own element, ``of`` some Funcs; None if not all indices are
     sums of variables.
     """
-    variables = dict.fromkeys(member.args, Affine())
-    variables |= {r.name: Affine.of(r.minimum) for r in stage.reduced}
+    variables = variables_of(member, stage.reduced)
     found = list[Read]()
     for access in dict.fromkeys(a for e in stage.values for a in accesses(e)):
         if access.func == member.name or not (of is None or access.func in of):
             continue
-        read = _read(access, variables)
+        read = read_of(access, variables)
         if read is None or access.func not in program.members:
             return None
         found.append(read)
     return tuple(found)
 
 
-def _read(access: Access, variables: Mapping[str, Affine]) -> Read | None:
+def variables_of(member: Member, reduced: Iterable[Reduced]) -> dict[str, Affine]:
+    """What indices of a stage are sums of, and where each begins."""
+    variables = dict.fromkeys(member.args, Affine())
+    return variables | {r.name: Affine.of(r.minimum) for r in reduced}
+
+
+def read_of(access: Access, variables: Mapping[str, Affine]) -> Read | None:
     indices = [_index(i, variables) for i in access.indices]
     whole = tuple(i for i in indices if i is not None)
     return Read(access.func, whole) if len(whole) == len(indices) else None

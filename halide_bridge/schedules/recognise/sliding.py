@@ -17,7 +17,7 @@ from math import prod
 
 from halide_bridge.schedules.lanes import lanes_of
 from halide_bridge.schedules.recognise.costs import LOAD, MULTIPLY_ADD, operations, written
-from halide_bridge.schedules.recognise.facts import STORED, Place, Placement
+from halide_bridge.schedules.recognise.facts import STORED, UNKNOWN, Place, Placement
 from halide_bridge.schedules.recognise.program import (
     Access,
     Member,
@@ -26,9 +26,9 @@ from halide_bridge.schedules.recognise.program import (
     accesses,
     number,
 )
+from halide_bridge.schedules.recognise.reuse import read_of, variables_of
 from selector.dataclass import dataclass
-from selector.ir.affine import Affine
-from selector.ir.nodes import Expr, Var
+from selector.ir.nodes import Expr
 from selector.ir.traverse import free_vars
 
 REGISTERS = 112  # of a thread for rows that are still read
@@ -36,7 +36,6 @@ TEXT = 900  # multiply-adds that a turn of a thread's loop is as long as: of mor
 TERMS = 64  # of a sum at most
 FEW_ROWS = 3  # of what is in memory that a stage reads
 MOST = 8  # neighbours of a thread
-NARROW = 64  # elements of a row
 FEWEST = 2  # neighbours that a thread has at least, of four bytes together
 
 Beside = tuple[tuple[int, int], ...]
@@ -118,10 +117,7 @@ def chain_of(
 
 def _is_narrow(member: Member, placement: Placement) -> bool:
     """Whether rows are told to be so short that most threads of a warp were idle."""
-    length, known = placement.extent(member.name, 0), placement.known
-    if length is None and known is not None and known.tells(member, 0):
-        length = known.extent(member, 0)
-    return length is not None and length < NARROW
+    return (placement.extent(member.name, 0) or placement.about(member.name, 0)) < UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,27 +240,17 @@ def _beside(access: Access, reader: Member, reduced: Sequence[Reduced]) -> Besid
     """How far from the reader's own element an access is along each dimension, at least and at
     most; None if that is not the same for all elements.
     """
-    if len(access.indices) > len(reader.args):
+    read, found = read_of(access, variables_of(reader, reduced)), list[tuple[int, int]]()
+    if read is None or len(read.indices) > len(reader.args):
         return None
-    found = list[tuple[int, int]]()
-    for index, arg in zip(access.indices, reader.args, strict=False):
-        far = Affine.of(index) - Affine.of(Var(arg))
-        low = high = 0
-        for r in reduced:
-            factor, least, extent = far.coefficient(Var(r.name)).constant, *_range(r)
-            if factor is None or least is None or extent is None:
-                return None
-            ends = factor * least, factor * (least + extent - 1)
-            low, high = low + min(ends), high + max(ends)
-            far = far.rest(Var(r.name))
-        if far.constant is None:
+    extents = {r.name: n for r in reduced if (n := number(r.extent)) is not None}
+    for index, arg in zip(read.indices, reader.args, strict=False):
+        moves = index.factors.keys() - extents.keys()
+        if index.rest.constant is None or moves != {arg} or index.factors[arg] != 1:
             return None
-        found.append((far.constant + low, far.constant + high))
+        low = index.rest.constant + index.low(extents)
+        found.append((low, low + index.reach(extents)))
     return tuple(found)
-
-
-def _range(r: Reduced) -> tuple[int | None, int | None]:
-    return number(r.minimum), number(r.extent)
 
 
 def _with_sources(
@@ -298,19 +284,18 @@ def _with_loads(
     program, loaded = placement.program, dict[str, tuple[str, ...]]()
     left, apart = REGISTERS - slide.registers, {*labels}
     for source in reversed([*program]):
+        own = source.name in slide.spans or len(source.args) != slide.dims or not source.pure
+        if own or not _several(source, program):
+            continue
         readers = _callers(source, slide, placement)
-        if not readers or source.name in slide.spans or len(source.args) != slide.dims:
-            continue
-        if not (source.pure and _several(source, program)):
-            continue
         more = placement
-        if placement.places[source.name] is Place.INSIDE:
+        if readers and placement.places[source.name] is Place.INSIDE:
             more = storing({*apart, source.label})
             if not slide.spans.keys() <= more.bodies.keys():  # some are inside others then
                 continue
         span = _span(source, slide.spans, more, alone=False)
         fits = span is not None and span.registers(slide.lanes) <= left
-        if span and fits and span.several and len(source.types) == 1:
+        if span and fits and span.several and readers and len(source.types) == 1:
             left -= span.registers(slide.lanes)
             loaded[source.name] = readers
             if more is not placement:

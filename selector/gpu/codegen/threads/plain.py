@@ -221,10 +221,8 @@ class ThreadCode:
         how = "unrolled" if s.kind is ForKind.UNROLLED else "rolled" if rest else "plain"
         if holds_row_vectors(s) and s.min == IntImm(0):
             how = "fours" if s.kind is ForKind.SERIAL else how
-        if hands_on(s):  # what turns do not wait for is loaded ahead
-            how = "fours"
-        if slides(s) and s.min == IntImm(0) and is_short_text(s):
-            how = "fours"
+        if hands_on(s) or (s.min == IntImm(0) and slides(s) and is_short_text(s)):
+            how = "fours"  # what turns do not wait for is loaded ahead, rows change their names
         if not emit_tested(s, start, stop, self):
             with self.context.writer.loop(name, start, stop, how):
                 self.statement(s.body)

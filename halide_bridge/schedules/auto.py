@@ -23,6 +23,7 @@ from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import Given, candidates, form_of, forms, sum_of
 from halide_bridge.schedules.factors import (
     rewritten,
+    separated,
     set_apart,
     set_counted,
     set_divided,
@@ -45,10 +46,11 @@ from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
+from halide_bridge.schedules.recognise.separable import rows_of
 from halide_bridge.schedules.recognise.sliding import Slide, chain_of
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
-from halide_bridge.schedules.sizes import Sizes, guess, is_argument
+from halide_bridge.schedules.sizes import Guess, Sizes, guess, is_argument
 from halide_bridge.schedules.terms import (
     set_around,
     set_down,
@@ -63,10 +65,11 @@ from selector.diagnostics import InternalError, ScheduleError
 from selector.families import tiles
 from selector.families.bands import worth
 from selector.ir.module import Module
-from selector.machine import machine_for
+from selector.machine import Machine, machine_for
 from selector.targets import Target
 
 CLUSTERS = 90  # what GPUs can that have clusters
+APART = 5  # operations between a window and its rows that is in no chain without those
 
 
 def autoschedule(
@@ -162,8 +165,9 @@ def _planned(trials: Trials, sizes: Sizes | None, some: bool) -> tuple[Plan, str
         partial(step, known=known) for step in (set_windows_together, set_expanded, set_terms_apart)
     )
     first = (*words, sums, set_narrow, products, set_divided, set_counted, set_around, set_down)
+    rows = partial(_set_rows, outputs=outputs, known=known, machine=machine)
     program, lines = rewritten(
-        outputs, program, (*first, halves, zero_points, one, apart, set_separated)
+        outputs, program, (*first, halves, zero_points, one, apart, set_separated, rows)
     )
     said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
     plan = Plan({}, {}, known, machine, precisions=said)
@@ -271,6 +275,18 @@ def _banded(trials: Trials, program: Program, plan: Plan) -> Plan:
 
 def _slid(trials: Trials, program: Program, plan: Plan) -> Plan:
     """The plan with the chains of stencils that the compiler takes, each in one kernel."""
+    more, slides = _sliding(program, plan)
+    if more is plan or not trials.refused(more):
+        return more
+    for label, found in slides.items():
+        more = plan.sliding(label, *found)
+        if not trials.refused(more):
+            plan = more
+    return plan
+
+
+def _sliding(program: Program, plan: Plan) -> tuple[Plan, Mapping[str, tuple[Slide, set[str]]]]:
+    """The plan with all chains of stencils that one kernel could compute; those, by their ends."""
     others = {*plan.tensor, *plan.banded, *plan.apart, *plan.made, *plan.unstaged}
     more, slides = plan, dict[str, tuple[Slide, set[str]]]()
     placement = _placed(program, plan, ())
@@ -281,13 +297,36 @@ def _slid(trials: Trials, program: Program, plan: Plan) -> Plan:
                 slides[member.label] = found
                 more = more.sliding(member.label, *found)
                 placement = _placed(program, more, ())
-    if more is plan or not trials.refused(more):
-        return more
-    for label, found in slides.items():
-        more = plan.sliding(label, *found)
-        if not trials.refused(more):
-            plan = more
-    return plan
+    return more, slides
+
+
+def _set_rows(program: Program, outputs: list[Any], known: Guess, machine: Machine) -> list[str]:
+    """Have windows add up rows where a chain of stencils keeps those in registers, so that they
+    need not save what is stored between them: tried on a copy. Lines of Python.
+    """
+    if all(rows_of(m, program, 0) is None for m in program):
+        return []
+    if any(not isinstance(sum_of(m, program, known, machine), str) for m in program):
+        return []  # what a tensor unit has is no stage, and that is tried later
+    nothing = Plan({}, {}, known, machine)
+    chained = _chained(program, nothing)
+    asked = {m.label: rows_of(m, program, 0 if m.name in chained else APART) for m in program}
+    found = {label: at for label, at in asked.items() if at is not None}
+    last = dict[str, int]()
+    while found != last:
+        copy = read_program(native().copy(outputs), program.asked)
+        made = {m.label: separated(m, found[m.label]) for m in copy if m.label in found}
+        copy = read_program([m.handle for m in copy if m.name in copy.outputs], copy.asked)
+        kept, last = _chained(copy, nothing), found
+        found = {n: at for n, at in found.items() if (rows := made[n]) and rows[0] in kept}
+    members = (separated(m, found[m.label]) for m in program if m.label in found)
+    return [line for _, line in filter(None, members)]
+
+
+def _chained(program: Program, plan: Plan) -> frozenset[str]:
+    """What is a stage of a chain."""
+    more, _ = _sliding(program, plan)
+    return frozenset(name for slide in more.slides.values() for name in slide.spans)
 
 
 def _placed(program: Program, plan: Plan, labels: Iterable[str]) -> Placement:

@@ -144,16 +144,18 @@ def set_narrow_factors(program: Program, known: Guess) -> list[str]:
 
 def set_separated(program: Program) -> list[str]:
     """Have windows of which neighbours share rows add up those. Lines of Python, as below."""
-    lines: list[str] = []
-    for member in program:
-        at = rows_of(member, program)
-        if at is None:
-            continue
-        names = [r.name() for r in member.handle.rvars(0)]
-        if native().separated(member.handle, names[at], f"{plain(member.name)}_rows").defined():
-            said = f'f["{member.label}"]'
-            lines.append(f"hb.separated({said}, {said}.rvars(0)[{at}])")
-    return lines
+    found = (separated(m, at) for m in program if (at := rows_of(m, program)) is not None)
+    return [line for _, line in filter(None, found)]
+
+
+def separated(member: Member, at: int) -> tuple[str, str] | None:
+    """Have a window add up rows, if neighbours share those, along a variable of its domain, by
+    place: the name of the rows' Func, and a line of Python.
+    """
+    names = [r.name() for r in member.handle.rvars(0)]
+    rows = native().separated(member.handle, names[at], f"{plain(member.name)}_rows")
+    said = f'f["{member.label}"]'
+    return (rows.name(), f"hb.separated({said}, {said}.rvars(0)[{at}])") if rows.defined() else None
 
 
 def set_zero_points(program: Program, known: Guess) -> list[str]:

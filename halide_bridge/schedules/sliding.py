@@ -8,15 +8,14 @@ from math import prod
 from halide_bridge.schedules.kernels import LANES, Grid, fused, new_variables
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.program import Member, Program
-from halide_bridge.schedules.recognise.sliding import Slide
+from halide_bridge.schedules.recognise.sliding import LONGEST, Slide
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import REGISTER
 from selector.machine import Machine
-from selector.targets import find_target
 
 WARPS = 4  # of a block, below each other
-BESIDE = 48  # registers of a thread, beside those for rows
-ROWS = (32, 24, 16, 12, 8, 6, 4)  # results of a thread, one below the other
+BLOCKS = 4  # of a multiprocessor, which 128 registers a thread let be
+ROWS = (LONGEST, 24, 16, 12, 8, 6, 4)  # results of a thread, one below the other
 
 
 def rows_of(extents: Sequence[int], slide: Slide, machine: Machine) -> int:
@@ -25,10 +24,7 @@ def rows_of(extents: Sequence[int], slide: Slide, machine: Machine) -> int:
     """
     x, y, *others = extents
     wide = -(-x // (LANES * slide.lanes)) * prod(others)
-    room = find_target(machine.target).multiprocessor
-    assert room is not None
-    blocks = room.registers // (LANES * WARPS * (slide.registers + BESIDE))
-    at_once = max(1, blocks) * machine.multiprocessors
+    at_once = BLOCKS * machine.multiprocessors
     rounds = {rows: -(-(wide * -(-y // (WARPS * rows))) // at_once) for rows in ROWS}
     return min(ROWS, key=lambda rows: rounds[rows] * (rows + slide.before))
 

@@ -70,9 +70,16 @@ def normalize(s: Stmt) -> Stmt:
 
 def _apart(s: Stmt) -> Stmt | None:
     """A store with a condition for each coordinate: where an array is as high as it is wide, Halide
-    has one for the larger of two.
+    has one for the larger of two. Loops over threads stand together: what is asked between them is
+    asked inside.
     """
     match s:
+        case For(
+            kind=ForKind.GPU_THREAD,
+            body=IfThenElse(condition, For(kind=ForKind.GPU_THREAD) as inner, None),
+        ):
+            asked = replace(inner, body=IfThenElse(condition, inner.body, None))
+            return replace(s, body=_apart(asked) or asked)
         case Store(predicate=predicate) if predicate is not None:
             return replace(s, predicate=change_expr(predicate, as_conjunction))
         case _:

@@ -42,6 +42,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import map_stmt, substitute_stmt, walk_all_exprs, walk_expr, walk_stmt
+from selector.lowering.rows_ahead import asked_ahead
 from selector.lowering.structure import stored_names
 
 
@@ -86,14 +87,13 @@ def begun_apart(s: Stmt, own: frozenset[str] = frozenset()) -> Stmt:
     starts = sorted({*(step.start for step in steps), *needed.values()})
     starts = [n for n in starts if first <= n < end]
     if len(starts) < 2:
-        return s
+        return Block(tuple(asked_ahead([s], own)))
     parts = [
         _part(s, low, high, f"{s.name}.{n}" if high < end else s.name, needed)
         for n, (low, high) in enumerate(zip(starts, [*starts[1:], end], strict=True))
     ]
-    return Block(
-        tuple(part for part in parts if any(isinstance(x, Store) for x in walk_stmt(part)))
-    )
+    parts = [part for part in parts if any(isinstance(x, Store) for x in walk_stmt(part))]
+    return Block(tuple(asked_ahead(parts, own)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from selector.ir.nodes import (
 from selector.ir.simplify import add, div, mod, mul
 from selector.ir.traverse import walk_stmt
 from selector.ir.types import FLOAT32, Kind, Type
+from selector.lowering.rows_ahead import AHEAD
 from selector.lowering.sliding import begun_apart, is_short_text, slides
 from selector.lowering.structure import stored_names
 
@@ -81,7 +82,8 @@ def parts(s: Stmt) -> list[tuple[int, int, frozenset[str]]]:
     for loop in walk_stmt(s):
         match loop:
             case For(_, IntImm(value=low), IntImm(value=extent)):
-                found.append((low, low + extent, stored_names(loop)))
+                stored = {x for x in stored_names(loop) if not x.startswith(AHEAD)}
+                found.append((low, low + extent, stored))
             case _:
                 pass
     return found

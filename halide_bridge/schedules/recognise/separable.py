@@ -22,8 +22,10 @@ TERM = 2  # operations of one, where threads share what they load
 GAIN = 1.5  # times as few operations as that is to take at least
 
 
-def rows_of(member: Member, program: Program) -> int | None:
-    """The variable of its domain, by place, along which windows have rows that are worth it."""
+def rows_of(member: Member, program: Program, between: int = STORED) -> int | None:
+    """The variable of its domain, by place, along which windows have rows that are worth it, where
+    a row costs so many operations ``between`` its own sum and that of rows.
+    """
     if member.fixed or len(member.types) != 1 or not associative(member):
         return None
     update, pair = member.stages[1], factors(member)
@@ -35,7 +37,7 @@ def rows_of(member: Member, program: Program) -> int | None:
     terms, rows = prod(extents), extents[-1]
     if not terms or len(member.args) < 2:
         return None
-    apart = TERM * (terms // rows + rows) + STORED
+    apart = TERM * (terms // rows + rows) + between
     return len(extents) - 1 if TERM * terms >= GAIN * apart else None
 
 

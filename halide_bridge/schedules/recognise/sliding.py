@@ -16,7 +16,13 @@ from dataclasses import field, replace
 from math import prod
 
 from halide_bridge.schedules.lanes import lanes_of
-from halide_bridge.schedules.recognise.costs import LOAD, MULTIPLY_ADD, operations, written
+from halide_bridge.schedules.recognise.costs import (
+    LOAD,
+    MULTIPLY_ADD,
+    distinct,
+    operations,
+    written,
+)
 from halide_bridge.schedules.recognise.facts import STORED, UNKNOWN, Place, Placement
 from halide_bridge.schedules.recognise.program import (
     Access,
@@ -36,7 +42,10 @@ TEXT = 900  # multiply-adds that a turn of a thread's loop is as long as: of mor
 TERMS = 64  # of a sum at most
 FEW_ROWS = 3  # of what is in memory that a stage reads
 MOST = 8  # neighbours of a thread
-FEWEST = 2  # neighbours that a thread has at least, of four bytes together
+FEWEST = 4  # and at least
+BYTE = 8  # operations that a GPU is through with while a byte comes from memory, or goes there
+LONGEST = 32  # rows of a thread
+KERNEL, CHAIN = 20, 64  # operations that one takes for an element besides its own, and a chain does
 
 Beside = tuple[tuple[int, int], ...]
 Storing = Callable[[set[str]], Placement]
@@ -106,13 +115,32 @@ def chain_of(
     body = placement.bodies[member.name][-1]
     lanes = min(MOST, lanes_of(body, member.args[0], member.types[0].bytes))
     arities = {len(m.args) for m in placement.program if 2 <= len(m.args) <= len(member.args)}
-    while lanes >= max(FEWEST, 4 // member.types[0].bytes):
+    while lanes >= FEWEST:
         for dims in sorted(arities, reverse=True):
             found = _chain(member, placement, storing, _Form(lanes, dims, frozenset(others)))
-            if found is not None:  # only then does the length of rows decide
+            if found and _is_worth(found[0], placement):  # only then does the length of rows decide
                 return None if _is_narrow(member, placement) else found
         lanes //= 2
     return None
+
+
+def _is_worth(slide: Slide, placement: Placement) -> bool:
+    """Whether a chain takes fewer operations for a result, with those that neighbours repeat, than
+    kernels that load and store each of its stages.
+    """
+    moved = computed = chained = 0.0
+    for name, span in slide.spans.items():
+        member = placement.program.members[name]
+        if placement.places[name] is Place.KERNEL:
+            moved += 2 * BYTE * member.types[0].bytes + KERNEL
+        for body in placement.bodies.get(name, ()):
+            turns = _terms(member) if body.stage.number else 1
+            loads = {a for e in body.values for a in accesses(e)}
+            others = sum(a.func != name for a in loads)
+            alone = turns * (distinct(*body.values) - LOAD * len(loads))
+            computed += alone + turns * LOAD * others
+            chained += alone * span.width(slide.lanes) / slide.lanes
+    return (CHAIN + chained) * (1 + slide.before / LONGEST) < max(moved, computed)
 
 
 def _is_narrow(member: Member, placement: Placement) -> bool:
@@ -176,7 +204,7 @@ def _cost(member: Member, placement: Placement) -> tuple[int, int]:
     their text is as long as.
     """
     again = text = 0
-    for body in placement.bodies[member.name]:
+    for body in placement.bodies.get(member.name, ()):  # none of what is inside of others
         turns = _terms(member) if body.stage.number else 1
         operated = turns * sum(map(_arithmetic, body.values))
         again += operated
@@ -260,18 +288,24 @@ def _with_sources(
     element of an image, at its borders another one maybe, whatever is read at several places. The
     labels of that, and the placement.
     """
-    labels, stored = set[str](), placement
-    for source in reversed([*placement.program]):
+    labels, stored, program = set[str](), placement, placement.program
+    for source in reversed([*program]):
         inside = placement.places[source.name] is Place.INSIDE and source.pure
-        several = inside and len(source.args) == slide.dims and _several(source, placement.program)
+        several = inside and len(source.args) == slide.dims and _several(source, program)
         if several and slide.spans.keys() >= set(_kernels(source, placement)):
-            more = storing({*labels, source.label})
+            own = {*labels, source.label}
+            more = storing(own)
+            # What is as cheap inside of others then stays a stage, whose rows cost nothing.
+            stages = (program.members[name] for name in slide.spans)
+            left = {m.label for m in stages if more.places[m.name] is Place.INSIDE}
+            if left:
+                own |= left
+                more = storing(own)
             found = _slide_of(member, more, form)
             wanted = {*slide.spans, source.name}
             same = found is not None and {*found.spans} == wanted
             if found and same and found.spans[source.name].several:
-                slide, stored = found, more
-                labels.add(source.label)
+                slide, stored, labels = found, more, own
     return slide, labels, stored
 
 

@@ -92,7 +92,7 @@ def emit_beside(v: Vectors, found: Beside, context: KernelContext) -> None:
         known.update(found.needs)
         known.update(found.wanted[window.name])
         with w.when(context.aligned_flag(window.buffer, window.per)):
-            for k, n in pieces(window):
+            for k, n in pieces(window, smaller=False):
                 if n == 1:
                     _load_beside(window, k, (wanted, known), v.needs.lanes, context)
                 else:

@@ -80,6 +80,7 @@ from selector.lowering.carried import hands_on
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import is_predicated, test_of_all
 from selector.lowering.row_marks import MEET
+from selector.lowering.rows_ahead import AHEAD
 from selector.lowering.sliding import is_short_text, slides
 
 UNROLLED_STEPS = 32
@@ -255,7 +256,7 @@ class ThreadCode:
         name = self.context.names.get(s.name)
         self.context.storages[s.name] = Storage(name, s.type.element, Space.LOCAL)
         with self.context.writer.block():
-            whole = s.name.startswith(KEPT) or s.name in self.tiles
+            whole = s.name.startswith((KEPT, AHEAD)) or s.name in self.tiles
             alignment = VECTOR_BYTES if whole else 0
             self.context.writer.add(Array(name, c_type(s.type.element), total, alignment))
             self.statement(s.body)
@@ -332,7 +333,8 @@ class ThreadCode:
         """Blocks that read nothing beyond an edge do so at once; elsewhere, vectors of the threads
         whose lanes are all as they have to be, and what is left.
         """
-        w, near, own = self.context.writer, beside(v, self.context), self._in_registers(s)
+        w, own = self.context.writer, self._in_registers(s)
+        near = None if own and isinstance(s.value, Load) else beside(v, self.context)
         edges = near is None and reaches_edges(v)
         inner = inner_vectors(s, self.context) if thread and not own and (near or edges) else None
         whole = None if inner is None else whole_block(inner.needs, self.alone, self.context)

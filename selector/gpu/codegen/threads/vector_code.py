@@ -17,6 +17,8 @@ from selector.gpu.codegen.threads.vectors import (
     VECTOR_BYTES,
     Vectors,
     Window,
+    first_lane,
+    is_ahead,
     is_kept,
 )
 from selector.gpu.ir.expressions import (
@@ -88,6 +90,19 @@ def _keep(v: Vectors, context: KernelContext) -> None:
         w.add(LoadVector(own, to, source, bytes_, "anywhere"))
 
 
+def _ask(v: Vectors, context: KernelContext) -> None:
+    """Elements that are not read at once go from memory to where they stay: nobody waits here."""
+    (window,) = v.windows
+    w, storage, own = context.writer, window.storage, context.storages[v.lane.buffer]
+    shift = first_lane(v.lane.index) - first_lane(v.lane.value) - window.first
+    with w.when(context.aligned_flag(window.buffer, window.per)):
+        load_pieces(window, context, (own.base, shift))
+    name = context.names.get(LANE.name)
+    with w.otherwise(), w.loop(name, number(window.low), number(window.high), "unrolled"):
+        to = element(own.type, pointer(own.base), plus(name, shift))
+        w.store(to, context.scalar.access(storage, (window.start + LANE).to_expr()))
+
+
 def shift_of(v: Vectors, thread: str, context: KernelContext) -> Expr:
     """``SHIFT``: how far the first thread's lanes are from a multiple."""
     storage, nothing = context.storages[v.lane.buffer], IntImm(0)
@@ -105,6 +120,9 @@ def emit_vectors(v: Vectors, context: KernelContext) -> None:
     w, scalar, s = context.writer, context.scalar, v.lane
     if is_kept(v):
         _keep(v, context)
+        return
+    if is_ahead(v):
+        _ask(v, context)
         return
     load_windows(v, context)
     storage, lanes = context.storages[s.buffer], v.needs.lanes
@@ -175,15 +193,21 @@ def _load(window: Window, context: KernelContext, aligned: bool = False) -> None
         _load_elements(window, context)
 
 
-def load_pieces(window: Window, context: KernelContext) -> None:
-    """What a window holds, as vectors where they begin at multiples."""
+def load_pieces(window: Window, context: KernelContext, to: tuple[str, int] | None = None) -> None:
+    """What a window holds, as vectors where they begin at multiples: to its array, or ``to``
+    another one, at so many elements further.
+    """
     w, storage = context.writer, window.storage
+    name, shift = to or (window.name, -window.first)
     for k, n in pieces(window):
         if n == 1:
-            to = element(storage.type, pointer(window.name), k - window.first)
-            w.store(to, context.scalar.access(storage, (window.start + k).to_expr()))
+            own = element(storage.type, pointer(name), k + shift)
+            w.store(own, context.scalar.access(storage, (window.start + k).to_expr()))
         else:
-            load_vector(window, k, context)
+            at = context.scalar.number((window.start + k).to_expr())
+            source = behind(pointer(storage.base), storage.start, at)
+            bytes_ = n * storage.type.bytes
+            w.add(LoadVector(pointer(name), number(k + shift), source, bytes_))
 
 
 def declare(window: Window, context: KernelContext) -> None:
@@ -250,10 +274,14 @@ def _load_elements(window: Window, context: KernelContext) -> None:
         w.store(to, context.scalar.access(storage, at))
 
 
-def pieces(window: Window) -> Iterator[tuple[int, int]]:
-    """Where each load of a window begins, and how many elements it has."""
-    k = window.low
+def pieces(window: Window, *, smaller: bool = True) -> Iterator[tuple[int, int]]:
+    """Where each load of a window begins, and how many elements it has: a vector, or, at the ends,
+    a ``smaller`` one of at least a word, or one.
+    """
+    k, size = window.low, window.storage.type.bytes
     while k < window.high:
-        n = window.per if k % window.per == 0 and k + window.per <= window.high else 1
+        n = window.per
+        while n > 1 and (k % n or k + n > window.high):
+            n = n // 2 if smaller and n * size > WORD else 1
         yield k, n
         k += n

@@ -37,6 +37,7 @@ from selector.ir.traverse import free_vars, replaced_all, substitute, walk_expr
 from selector.lowering.boundaries import clamps, inner_side
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import unpredicated
+from selector.lowering.rows_ahead import AHEAD
 
 VECTOR_BYTES = 16
 MOST_LANES = 64
@@ -121,6 +122,25 @@ def is_kept(v: Vectors) -> bool:
         v.needs.lanes,
         1,
     )
+
+
+def is_ahead(v: Vectors) -> bool:
+    """Whether a statement loads what a thread reads in its next turn (``lowering.rows_ahead``), and
+    its array has vectors where memory has them.
+    """
+    if not v.lane.buffer.startswith(AHEAD) or len(v.windows) != 1:
+        return False
+    (window,), value = v.windows, v.lane.value
+    if not isinstance(value, Load) or value.buffer != window.name or window.step != 1:
+        return False
+    over = first_lane(v.lane.index) - first_lane(value)
+    return not window.anywhere and over % window.per == 0
+
+
+def first_lane(e: Expr) -> int:
+    """The element of lane 0 that a load is of, or an index."""
+    index = e.index if isinstance(e, Load) else e
+    return to_affine(index).rest(LANE).offset
 
 
 def vectors_ahead(s: Store, thread: str, context: KernelContext) -> Vectors | None:
@@ -314,7 +334,7 @@ class Windows:
             isinstance(d.stride, Var) and d.stride.name in self.pixels for d in param.dims
         )
         anywhere = self.anywhere or pixels
-        per = 1 if anywhere else _per(storage, start, buffer, lanes, self.context)
+        per = 1 if anywhere else _per(storage, start, buffer, VECTOR_BYTES, self.context)
         rows = _per(storage, start, buffer, lanes, self.context) if pixels and self.rows else 1
         strides = frozenset(self.pixels)
         window = Window(

@@ -46,11 +46,11 @@ from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.resampling import is_banded, resampled_by
 from halide_bridge.schedules.recognise.reuse import of_some
-from halide_bridge.schedules.recognise.separable import rows_of
+from halide_bridge.schedules.recognise.separable import rows_of, terms_of
 from halide_bridge.schedules.recognise.sliding import Slide, chain_of
 from halide_bridge.schedules.reductions import is_search
 from halide_bridge.schedules.rows import ELEMENTS, MOST
-from halide_bridge.schedules.sizes import Guess, Sizes, guess, is_argument
+from halide_bridge.schedules.sizes import Sizes, guess, is_argument
 from halide_bridge.schedules.terms import (
     set_around,
     set_down,
@@ -65,11 +65,11 @@ from selector.diagnostics import InternalError, ScheduleError
 from selector.families import tiles
 from selector.families.bands import worth
 from selector.ir.module import Module
-from selector.machine import Machine, machine_for
+from selector.machine import machine_for
 from selector.targets import Target
 
 CLUSTERS = 90  # what GPUs can that have clusters
-APART = 5  # operations between a window and its rows that is in no chain without those
+APART = 8  # operations between a window and its rows that is in no chain without those
 
 
 def autoschedule(
@@ -154,7 +154,7 @@ def _planned(trials: Trials, sizes: Sizes | None, some: bool) -> tuple[Plan, str
     outputs, wanted = trials.source.outputs, trials.wanted
     program, machine = read_program(outputs, wanted.asked), machine_for(wanted.target)
     known = guess(program, sizes, trials.source.location, some)
-    stored, precisions = set[str](), dict[str, str]()
+    stored, precisions, windows = set[str](), dict[str, str](), dict[str, int]()
     zero_points = partial(set_zero_points, known=known)
     one = partial(set_together, known=known, factors=stored, precisions=precisions)
     apart = partial(set_apart, known=known, machine=machine, given=wanted.tilings)
@@ -165,12 +165,13 @@ def _planned(trials: Trials, sizes: Sizes | None, some: bool) -> tuple[Plan, str
         partial(step, known=known) for step in (set_windows_together, set_expanded, set_terms_apart)
     )
     first = (*words, sums, set_narrow, products, set_divided, set_counted, set_around, set_down)
-    rows = partial(_set_rows, outputs=outputs, known=known, machine=machine)
+    nothing = Plan({}, {}, known, machine)
+    rows = partial(_set_rows, outputs=outputs, plan=nothing, windows=windows)
     program, lines = rewritten(
         outputs, program, (*first, halves, zero_points, one, apart, set_separated, rows)
     )
     said = {m.label: precisions[m.name] for m in program if precisions.get(m.name)}
-    plan = Plan({}, {}, known, machine, precisions=said)
+    plan = replace(nothing, precisions=said, windows=windows)
     plan = plan.storing(m.label for m in program if m.name in stored)
     return _taken(trials, program, plan), "\n".join(lines)
 
@@ -292,7 +293,8 @@ def _sliding(program: Program, plan: Plan) -> tuple[Plan, Mapping[str, tuple[Sli
     placement = _placed(program, plan, ())
     for member in reversed([*program]):
         if len(member.args) > 1 and not member.fixed:
-            found = chain_of(member, placement, partial(_placed, program, more), others)
+            stored = partial(_placed, program, more)
+            found = chain_of(member, placement, stored, others, plan.windows)
             if found is not None:
                 slides[member.label] = found
                 more = more.sliding(member.label, *found)
@@ -300,27 +302,35 @@ def _sliding(program: Program, plan: Plan) -> tuple[Plan, Mapping[str, tuple[Sli
     return more, slides
 
 
-def _set_rows(program: Program, outputs: list[Any], known: Guess, machine: Machine) -> list[str]:
+def _set_rows(
+    program: Program, outputs: list[Any], plan: Plan, windows: dict[str, int]
+) -> list[str]:
     """Have windows add up rows where a chain of stencils keeps those in registers, so that they
-    need not save what is stored between them: tried on a copy. Lines of Python.
+    need not save what is stored between them: tried on a copy. ``windows`` gets the terms of each,
+    by the name of its rows. Lines of Python.
     """
     if all(rows_of(m, program, 0) is None for m in program):
         return []
-    if any(not isinstance(sum_of(m, program, known, machine), str) for m in program):
+    if any(not isinstance(sum_of(m, program, plan.known, plan.machine), str) for m in program):
         return []  # what a tensor unit has is no stage, and that is tried later
-    nothing = Plan({}, {}, known, machine)
-    chained = _chained(program, nothing)
+    chained = _chained(program, plan)
     asked = {m.label: rows_of(m, program, 0 if m.name in chained else APART) for m in program}
     found = {label: at for label, at in asked.items() if at is not None}
+    terms = {m.label: terms_of(m) for m in program if m.label in found}
     last = dict[str, int]()
     while found != last:
         copy = read_program(native().copy(outputs), program.asked)
         made = {m.label: separated(m, found[m.label]) for m in copy if m.label in found}
         copy = read_program([m.handle for m in copy if m.name in copy.outputs], copy.asked)
-        kept, last = _chained(copy, nothing), found
+        own = {rows[0]: terms[label] for label, rows in made.items() if rows}
+        kept, last = _chained(copy, replace(plan, windows=own)), found
         found = {n: at for n, at in found.items() if (rows := made[n]) and rows[0] in kept}
-    members = (separated(m, found[m.label]) for m in program if m.label in found)
-    return [line for _, line in filter(None, members)]
+    lines = list[str]()
+    for member in (m for m in program if m.label in found):
+        if (rows := separated(member, found[member.label])) is not None:
+            windows[rows[0]] = terms[member.label]
+            lines.append(rows[1])
+    return lines
 
 
 def _chained(program: Program, plan: Plan) -> frozenset[str]:

@@ -23,7 +23,8 @@ class Plan:
     ``apart``, in a kernel of their own and wherever they are needed; whether long rows are
     ``spread`` over several blocks; resamplings on tensor units, ``banded``; windows whose blocks
     make what they read, with those that do (``made``); chains of stencils that one kernel computes,
-    by their last Func (``slides``); why the ``loops`` of attention are several;
+    by their last Func (``slides``), and terms of the ``windows`` that add up rows for them, by the
+    names of these; why the ``loops`` of attention are several;
     what is known of the ``precisions`` of sums; the sizes and the GPU to be fast at.
     """
 
@@ -39,6 +40,7 @@ class Plan:
     spread: bool = False
     made: Mapping[str, str] = field(default_factory=dict[str, str])
     slides: Mapping[str, Slide] = field(default_factory=dict[str, Slide])
+    windows: Mapping[str, int] = field(default_factory=dict[str, int])
     loops: Mapping[str, str] = field(default_factory=dict[str, str])
     precisions: Mapping[str, str] = field(default_factory=dict[str, str])
 

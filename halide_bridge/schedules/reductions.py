@@ -16,7 +16,6 @@ from halide_bridge.names import plain
 from halide_bridge.schedules.along import along_dims
 from halide_bridge.schedules.kernels import (
     LANES,
-    LINE,
     ROWS,
     WARPS,
     Grid,
@@ -37,6 +36,7 @@ from selector.ir.nodes import Var
 SEARCHED = 1024  # elements, about eight for each thread, that are looked through by a block
 FULL = 1 << 18  # threads that a large GPU has at once
 CHUNK = 4096  # elements of a line that are scattered by one thread, at most
+UPDATE = 3  # times as long as an addition of a copy that an update of it takes
 
 
 def at_thread(
@@ -168,10 +168,10 @@ def shared_parts(
 def line_of(turns: int, bytes_: int, room: int) -> int:
     """Elements of a domain of one dimension, of about so many ``turns``, that have a copy of a Func
     of about so many bytes; all copies have ``room``. A line's updates wait for each other, as those
-    of each of the threads do that add up the copies: there are about as many of both.
+    of each of the threads do that add up the copies: both take about as long.
     """
-    alike = 1 << isqrt(turns // JOINED).bit_length()
-    return max(-(-turns * bytes_ // room), min(CHUNK, max(LINE, alike)))
+    alike = 1 << isqrt(turns // (JOINED * UPDATE)).bit_length()
+    return max(-(-turns * bytes_ // room), min(CHUNK, max(LANES, alike)))
 
 
 def scattered(

@@ -291,4 +291,5 @@ def columns_in_parts(
     found = Columns(parts, x, line, WARPS * LANES // wide)
     columns(script, parts.in_(), x, [found], lanes, wide)
     many = told > TURNS * JOINED * HEIGHT
-    return Columns(func, x, rv, DEEP if many else JOINED)
+    few = _power(-(-told // HEIGHT)) if told and not rvars else JOINED
+    return Columns(func, x, rv, DEEP if many else min(JOINED, few))

@@ -11,10 +11,13 @@ from halide_bridge.schedules.recognise.program import Member, Program
 from halide_bridge.schedules.recognise.sliding import LONGEST, Slide
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import REGISTER
+from selector.ir.nodes import Binary, BinaryOp, IntImm
+from selector.ir.traverse import walk_expr
 from selector.machine import Machine
 
 WARPS = 4  # of a block, below each other
 BLOCKS = 4  # of a multiprocessor, which 128 registers a thread let be
+FOLDED = 16  # results of one at most where threads at an edge divide, which others wait for
 ROWS = (LONGEST, 24, 16, 12, 8, 6, 4)  # results of a thread, one below the other
 
 
@@ -27,6 +30,15 @@ def rows_of(extents: Sequence[int], slide: Slide, machine: Machine) -> int:
     at_once = BLOCKS * machine.multiprocessors
     rounds = {rows: -(-(wide * -(-y // (WARPS * rows))) // at_once) for rows in ROWS}
     return min(ROWS, key=lambda rows: rounds[rows] * (rows + slide.before))
+
+
+def _folds(member: Member) -> bool:
+    """Whether elements beyond an edge are others that a division says: mirrored, say."""
+    found = (e for a in member.accesses() for i in a.indices for e in walk_expr(i))
+    return any(
+        isinstance(e, Binary) and e.op is BinaryOp.MOD and not isinstance(e.b, IntImm)
+        for e in found
+    )
 
 
 def slid(script: Script, member: Member, program: Program, plan: Plan) -> Grid:
@@ -43,7 +55,10 @@ def slid(script: Script, member: Member, program: Program, plan: Plan) -> Grid:
     last = stages.pop(member.name)
     chain = [*loads, *stages.values(), *([] if member.pure else [last])]
     reader = last if member.pure else last.in_()
-    rows = rows_of(extents, slide, plan.machine)
+    each = len(member.args) > slide.dims  # what it waits for at each row
+    rows = ROWS[-1] if each else rows_of(extents, slide, plan.machine)
+    if any(map(_folds, program)):
+        rows = min(rows, FOLDED)
     return _by_rows(script, reader, chain, sums, slide.lanes, rows, slide.dims)
 
 

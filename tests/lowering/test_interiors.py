@@ -38,7 +38,7 @@ def test_sums_of_neighbours(name: str, kind: Any) -> None:
     image, r = hl.ImageParam(kind, 2, "image"), hl.RDom([(-REACH, 2 * REACH + 1)] * 2, "r")
     at, total, out = condition(image), hl.Func("total"), hl.Func("out")
     wide = hl.f32 if kind == hl.Float(32) else hl.i32
-    total[X, Y] += wide(at[X + r.x, Y + r.y])
+    total[X, Y] += wide(at[X + r.x, Y + r.y]) * wide(r.x * r.y + 10)  # not by rows
     out[X, Y] = total[X, Y]
     hb.autoschedule(out, target="sm_80", sizes={"image": (2160, 3840)})
     kernel = hb.compile(out, target="sm_80", cache=False)
@@ -47,7 +47,7 @@ def test_sums_of_neighbours(name: str, kind: Any) -> None:
     data = rng.integers(0, 100, (ROWS, COLUMNS))
     around = np.pad(data, REACH, **padding)
     wanted = sum(
-        around[dy : dy + ROWS, dx : dx + COLUMNS]
+        around[dy : dy + ROWS, dx : dx + COLUMNS] * ((dx - REACH) * (dy - REACH) + 10)
         for dy in range(2 * REACH + 1)
         for dx in range(2 * REACH + 1)
     )

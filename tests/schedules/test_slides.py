@@ -205,7 +205,7 @@ def test_not_more_rows_than_there_are_registers_for() -> None:
 
 
 def test_windows_of_a_chain_add_up_rows() -> None:
-    """Alone they do not: what lies between would be stored."""
+    """Alone, those do that are large enough to be a chain of two."""
     edge, r = hl.BoundaryConditions.repeat_edge(hl.ImageParam(F32, 2, "a")), hl.RDom([(-1, 3)] * 2)
 
     def window(of: Any) -> Any:
@@ -214,6 +214,11 @@ def test_windows_of_a_chain_add_up_rows() -> None:
     (alone, mid, out) = funcs("alone", "mid", "out")
     alone[x, y] = window(edge)
     assert "rows" not in hb.autoschedule(alone, target="sm_90a").source
+    for kind in (F32, U8):
+        (large,) = funcs("large")
+        q = hl.RDom([(-3, 7)] * 2)
+        large[x, y] = hl.minimum(hl.ImageParam(kind, 2, "a")[x + q.x, y + q.y])
+        assert f"minimum_rows: {ROWS}" in report_of(large)
     mid[x, y] = hl.sqrt(edge[x + 1, y] - edge[x - 1, y])
     out[x, y] = window(mid)
     schedule = hb.autoschedule(out, target="sm_90a")

@@ -33,12 +33,16 @@ def rows_of(member: Member, program: Program, between: int = STORED) -> int | No
         return None
     if pair is not None and _may_be_of_tensors(pair, member, program):
         return None
-    extents = [number(r.extent) or 0 for r in update.reduced]
-    terms, rows = prod(extents), extents[-1]
-    if not terms or len(member.args) < 2:
+    terms, rows = terms_of(member), number(update.reduced[-1].extent)
+    if not terms or not rows or len(member.args) < 2:
         return None
     apart = TERM * (terms // rows + rows) + between
-    return len(extents) - 1 if TERM * terms >= GAIN * apart else None
+    return len(update.reduced) - 1 if TERM * terms >= GAIN * apart else None
+
+
+def terms_of(member: Member) -> int:
+    """How many elements a window has; 0 if nobody knows."""
+    return prod(number(r.extent) or 0 for r in member.stages[1].reduced)
 
 
 def _may_be_of_tensors(pair: tuple[Expr, Expr], member: Member, program: Program) -> bool:

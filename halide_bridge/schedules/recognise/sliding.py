@@ -102,11 +102,16 @@ class Slide:
 
 
 def chain_of(
-    member: Member, placement: Placement, storing: Storing, others: Set[str]
+    member: Member,
+    placement: Placement,
+    storing: Storing,
+    others: Set[str],
+    windows: Mapping[str, int],
 ) -> tuple[Slide, set[str]] | None:
     """The longest chain that ends with a Func, and the labels of those of its stages that are
     inside of others otherwise; None if there is none. ``storing``: the placement if some Funcs are
-    not inside others; ``others``: labels of what is computed in another way.
+    not inside others; ``others``: labels of what is computed in another way; ``windows``: terms of
+    those that add up rows for a chain, by the names of these.
     """
     if not _is_stage(member, placement, others) or placement.places[member.name] is Place.THREAD:
         return None
@@ -118,28 +123,31 @@ def chain_of(
     while lanes >= FEWEST:
         for dims in sorted(arities, reverse=True):
             found = _chain(member, placement, storing, _Form(lanes, dims, frozenset(others)))
-            if found and _is_worth(found[0], placement):  # only then does the length of rows decide
+            if found and _is_worth(
+                found[0], placement, windows
+            ):  # only then does the length of rows decide
                 return None if _is_narrow(member, placement) else found
         lanes //= 2
     return None
 
 
-def _is_worth(slide: Slide, placement: Placement) -> bool:
+def _is_worth(slide: Slide, placement: Placement, windows: Mapping[str, int]) -> bool:
     """Whether a chain takes fewer operations for a result, with those that neighbours repeat, than
-    kernels that load and store each of its stages.
+    kernels that load and store each of its stages, and add up ``windows`` without rows.
     """
     moved = computed = chained = 0.0
     for name, span in slide.spans.items():
         member = placement.program.members[name]
-        if placement.places[name] is Place.KERNEL:
+        if placement.places[name] is Place.KERNEL and name not in windows:
             moved += 2 * BYTE * member.types[0].bytes + KERNEL
         for body in placement.bodies.get(name, ()):
             turns = _terms(member) if body.stage.number else 1
             loads = {a for e in body.values for a in accesses(e)}
-            others = sum(a.func != name for a in loads)
-            alone = turns * (distinct(*body.values) - LOAD * len(loads))
-            computed += alone + turns * LOAD * others
-            chained += alone * span.width(slide.lanes) / slide.lanes
+            others = [a.func for a in loads if a.func != name]
+            alone = distinct(*body.values) - LOAD * len(loads)
+            chained += turns * alone * span.width(slide.lanes) / slide.lanes
+            if windows.keys().isdisjoint(others):
+                computed += windows.get(name, turns) * (alone + LOAD * len(others))
     return (CHAIN + chained) * (1 + slide.before / LONGEST) < max(moved, computed)
 
 

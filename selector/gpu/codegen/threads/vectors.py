@@ -96,7 +96,8 @@ def as_vectors(s: Store, context: KernelContext) -> Vectors | None:
     """None where nothing is gained, or it cannot be told when all lanes are inside."""
     if not _has_lanes(s):
         return None
-    found = vectors_of(one_lane(s), s.value.type.lanes, Windows(context, Needs(s.value.type.lanes)))
+    lanes, own = s.value.type.lanes, context.storages[s.buffer].space is Space.LOCAL
+    found = vectors_of(one_lane(s), lanes, Windows(context, Needs(lanes), smaller=own))
     if found is None or found.per > 1:
         return found
     return found if any(w.per > 1 or w.anywhere for w in found.windows) else None
@@ -220,13 +221,15 @@ class Windows:
         *,
         anywhere: bool = False,
         rows: bool = False,
+        smaller: bool = False,
         moving: Set[str] = frozenset({LANE.name}),
     ) -> None:
-        """``rows``: those of pixels may begin at multiples of vectors. ``moving``: a place that has
-        one of these in it is inside as it is, and not bent.
+        """``rows``: those of pixels may begin at multiples of vectors. ``smaller``: what is left
+        of them at the ends may be smaller vectors. ``moving``: a place that has one of these in it
+        is inside as it is, and not bent.
         """
         self.context, self.needs, self.anywhere, self.rows = context, needs, anywhere, rows
-        self.moving = moving
+        self.smaller, self.moving = smaller, moving
         self.found: list[Window] = []
         self.pixels: dict[str, int] = {}  # their elements, by the stride from one to the next
 
@@ -334,7 +337,8 @@ class Windows:
             isinstance(d.stride, Var) and d.stride.name in self.pixels for d in param.dims
         )
         anywhere = self.anywhere or pixels
-        per = 1 if anywhere else _per(storage, start, buffer, VECTOR_BYTES, self.context)
+        most = 1 << (lanes.bit_length() - 1) if self.smaller else lanes
+        per = 1 if anywhere else _per(storage, start, buffer, most, self.context)
         rows = _per(storage, start, buffer, lanes, self.context) if pixels and self.rows else 1
         strides = frozenset(self.pixels)
         window = Window(

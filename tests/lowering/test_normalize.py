@@ -32,6 +32,16 @@ def loops(s: Stmt) -> list[str]:
     return [x.name for x in walk_stmt(s) if isinstance(x, For)]
 
 
+def test_loops_over_threads_stand_together() -> None:
+    """Else the threads of the inner one would be turns of one thread."""
+    text = "out[i*32 + j*4 + k] = 1.0f"
+    for kind, n in (("k", 4), ("j", 8)):
+        text = f"gpu_thread<CUDA> ({kind}, 0, {n}) {{\n if (i <= I.extent.0) {{\n{text}\n}}\n}}"
+    s = normalize(body(f"gpu_thread<CUDA> (i, 0, 4) {{\n{text}\n}}"))
+    found = [type(x) for x in walk_stmt(s)]
+    assert found == [For, For, For, IfThenElse, IfThenElse, Store]
+
+
 def test_lets_without_loads_are_inlined() -> None:
     s = normalize(body("let a = 3\n let b = a + 4\n out[b] = (let c = a in float32(c * c))"))
     assert not any(isinstance(x, LetStmt) for x in walk_stmt(s))

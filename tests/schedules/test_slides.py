@@ -120,6 +120,13 @@ def test_of_any_size(height: int, width: int) -> None:
     emulated(lambda: inside_of_an_image(width, height))
 
 
+def test_the_next_row_is_asked_for_by_vectors() -> None:
+    """Of what is read beside a thread's own bytes, too, and as it lies in memory."""
+    _, kernel = emulated(opened)
+    for vector in ("u32", "uint2"):
+        assert f"*({vector}*)(row_ahead" in kernel.source
+
+
 def test_colours_are_at_each_row_of_a_thread() -> None:
     schedule, _ = emulated(colours_by_one_plane)
     assert ".reorder(xl, c, yl, xi, yi, xo, yo)" in schedule.source
@@ -279,6 +286,13 @@ def test_what_is_scheduled_stays_so() -> None:
 def test_short_rows_are_of_other_kernels() -> None:
     case = PIPELINES["harris"]()
     assert ROWS not in report_of(case.outputs, sizes={"harris": (4000, 40)})
+
+
+def test_edges_that_divide_have_shorter_threads() -> None:
+    """Others wait for those at an edge, at each of their rows."""
+    case = local_contrast()
+    report = report_of(case.outputs, sizes={"photo": (2160, 3840), "even": (2160, 3840)})
+    assert "neighbours each down 16 rows" in report
 
 
 def test_few_rows_have_shorter_threads() -> None:

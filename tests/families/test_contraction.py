@@ -63,11 +63,14 @@ def compiled(problem: Problem, tiling: Tiling, target: str = "sm_90a") -> Any:
 
 def has_room(kernel: Any, problem: Problem, tiling: Tiling) -> None:
     """Shared memory is what the model says, and no accumulator or operand spills: where bytes are
-    gathered one by one, the compiler puts a few numbers of the loop away rather than take more
-    than 40 registers.
+    gathered one by one, or elements of rows that begin at no word, the compiler puts a few numbers
+    of the loop away rather than take more registers.
     """
     usages = resource_usage(kernel.cubin())
-    gathers = bool({*problem.shape.across} - {*tiling.copied}) and tiling.unit == "warp"
+    size = 1 if problem.types.startswith("s8") else 2
+    words = all(n * size % 4 == 0 for n in (problem.m, problem.n, problem.k))
+    gathers = bool({*problem.shape.across} - {*tiling.copied}) or not words
+    gathers = gathers and tiling.unit == "warp"
     assert all(u.local_accesses <= 8 * gathers for u in usages.values()), tiling.label
     foretold = shared_bytes(tiling, problem.shape)
     launch = kernel.plan.launches[-2 if tiling.part else -1]

@@ -90,7 +90,7 @@ def of_bytes_for_tensors() -> hl.Func:
 
 @pytest.mark.parametrize(
     "make",
-    [weighted_by_place, of_some, of_bytes_for_tensors, lambda: mean_of_bytes(5).outputs],
+    [weighted_by_place, of_some, of_bytes_for_tensors, lambda: mean_of_bytes(3).outputs],
 )
 def test_others_are_left_as_they_are(make: Callable[[], hl.Func]) -> None:
     schedule = hb.autoschedule(make(), target="sm_90a")

@@ -123,9 +123,8 @@ def chain_of(
     while lanes >= FEWEST:
         for dims in sorted(arities, reverse=True):
             found = _chain(member, placement, storing, _Form(lanes, dims, frozenset(others)))
-            if found and _is_worth(
-                found[0], placement, windows
-            ):  # only then does the length of rows decide
+            if found is not None and _is_worth(found[0], placement, windows):
+                # only then does the length of rows decide
                 return None if _is_narrow(member, placement) else found
         lanes //= 2
     return None

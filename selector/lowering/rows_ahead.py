@@ -34,20 +34,21 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.simplify import add
-from selector.ir.traverse import map_expr, substitute, substitute_stmt, walk_expr
+from selector.ir.traverse import expr_children, map_expr, substitute, substitute_stmt, walk_expr
+from selector.lowering.normalize import flatten, sequence
+from selector.lowering.row_marks import VECTOR_BYTES
 from selector.lowering.structure import stored_names
 
 AHEAD = "row.ahead."  # what is asked for is called
 FEWEST = 4  # turns of a loop that is worth it
 MOST = 24  # elements of four bytes that a thread asks for at once
-VECTOR_BYTES = 16
 
 
 def asked_ahead(loops: Sequence[For], own: Set[str]) -> list[Stmt]:
     """Loops each of which goes on where the one before it ends, with such rows, if the last ones
     have any. ``own``: what each thread has.
     """
-    ends = [_end(loop) for loop in loops]
+    ends = [turns_of(loop) for loop in loops]
     last, name = loops[-1], loops[-1].name
     end = ends[-1]
     kept = frozenset(own).union(*map(stored_names, loops))
@@ -72,8 +73,8 @@ def asked_ahead(loops: Sequence[For], own: Set[str]) -> list[Stmt]:
     return [*loops[:start], s]
 
 
-def _end(loop: For) -> tuple[int, int] | None:
-    """Where a loop begins, and behind its last turn."""
+def turns_of(loop: For) -> tuple[int, int] | None:
+    """Where a loop begins, and behind its last turn, if these are numbers."""
     match loop.min, loop.extent:
         case IntImm(value=low), IntImm(value=turns):
             return low, low + turns
@@ -81,40 +82,27 @@ def _end(loop: For) -> tuple[int, int] | None:
             return None
 
 
-def _rows(loop: For, name: str, kept: Set[str]) -> list[Expr]:
+def _rows(loop: For, name: str, kept: frozenset[str]) -> list[Expr]:
     """What its turns load of what they do not store, where they do so in any case: by a variable's
     name.
     """
     found = dict[Expr, None]()
-    for s in _stores(loop.body):
-        if loaded(s.value).isdisjoint(kept):
-            value = substitute(s.value, {loop.name: Var(name)})
-            found |= dict.fromkeys(_asked(value))
+    for s in sequence(flatten(loop.body)):
+        match s:
+            case Store(_, Ramp(IntImm(), IntImm(), _), value, None) if kept.isdisjoint(
+                loaded(value)
+            ):
+                found |= dict.fromkeys(_asked(substitute(value, {loop.name: Var(name)})))
+            case _:
+                pass
     return [*found]
-
-
-def _stores(s: Stmt) -> Sequence[Store]:
-    match s:
-        case Block(stmts):
-            return [x for each in stmts for x in _stores(each)]
-        case Store(_, Ramp(IntImm(), IntImm(), _), value, None) if loaded(value):
-            return [s]
-        case _:
-            return []
 
 
 def _asked(e: Expr) -> Sequence[Expr]:
     """The parts of a value that lie in memory, or end there."""
     if isinstance(e, Load | Select) and _is_asked(e):
         return [e]
-    found = list[Expr]()
-
-    def part(x: Expr) -> Expr:
-        found.extend(_asked(x))
-        return x
-
-    map_expr(e, part)
-    return found
+    return [x for part in expr_children(e) for x in _asked(part)]
 
 
 def _is_asked(e: Expr) -> bool:
@@ -137,16 +125,12 @@ def _made(loop: For, name: str, names: Mapping[Expr, str], more: Sequence[Stmt])
 
     stmts = list[Stmt]()
     last = 0
-    for s in _flat(substitute_stmt(loop.body, {loop.name: Var(name)})):
+    for s in sequence(flatten(substitute_stmt(loop.body, {loop.name: Var(name)}))):
         if isinstance(s, Store) and (value := taken(s.value)) != s.value:
             s, last = replace(s, value=value), len(stmts) + 1
         stmts.append(s)
     body = Block((*stmts[:last], *more, *stmts[last:]))
     return replace(loop, body=substitute_stmt(body, {name: Var(loop.name)}))
-
-
-def _flat(s: Stmt) -> Sequence[Stmt]:
-    return [x for each in s.stmts for x in _flat(each)] if isinstance(s, Block) else [s]
 
 
 def _elements(e: Expr) -> Expr:

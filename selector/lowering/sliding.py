@@ -42,7 +42,7 @@ from selector.ir.nodes import (
     Var,
 )
 from selector.ir.traverse import map_stmt, substitute_stmt, walk_all_exprs, walk_expr, walk_stmt
-from selector.lowering.rows_ahead import asked_ahead
+from selector.lowering.rows_ahead import asked_ahead, turns_of
 from selector.lowering.structure import stored_names
 
 
@@ -77,11 +77,10 @@ def begun_apart(s: Stmt, own: frozenset[str] = frozenset()) -> Stmt:
     moved = {name: apart for name, apart in _moved(s.body).items() if name in own}
     if not moved:
         return s
-    match s.min, s.extent:
-        case IntImm(value=first), IntImm(value=extent):
-            end = first + extent
-        case _:
-            return s
+    turns = turns_of(s)
+    if turns is None:
+        return s
+    first, end = turns
     steps = [*_steps(s.body, Var(s.name), first)]
     needed = _needed(steps, moved, own)
     starts = sorted({*(step.start for step in steps), *needed.values()})

@@ -204,10 +204,7 @@ def load_pieces(window: Window, context: KernelContext, to: tuple[str, int] | No
             own = element(storage.type, pointer(name), k + shift)
             w.store(own, context.scalar.access(storage, (window.start + k).to_expr()))
         else:
-            at = context.scalar.number((window.start + k).to_expr())
-            source = behind(pointer(storage.base), storage.start, at)
-            bytes_ = n * storage.type.bytes
-            w.add(LoadVector(pointer(name), number(k + shift), source, bytes_))
+            w.add(_vector(window, k, n, (name, shift), context))
 
 
 def declare(window: Window, context: KernelContext) -> None:
@@ -218,12 +215,18 @@ def declare(window: Window, context: KernelContext) -> None:
 
 def load_vector(window: Window, k: int, context: KernelContext, wanted: Expr | None = None) -> None:
     """The vector that begins at an element of a window, or zeros where it is not ``wanted``."""
-    storage, to = window.storage, number(k - window.first)
+    own = _vector(window, k, window.per, (window.name, -window.first), context)
+    context.writer.add(replace(own, wanted=wanted))
+
+
+def _vector(
+    window: Window, k: int, n: int, to: tuple[str, int], context: KernelContext
+) -> LoadVector:
+    """So many elements from one on, to an array at so many elements further."""
+    storage, (name, shift) = window.storage, to
     at = context.scalar.number((window.start + k).to_expr())
     source = behind(pointer(storage.base), storage.start, at)
-    alignment = window.per * storage.type.bytes
-    vector = LoadVector(pointer(window.name), to, source, alignment, wanted=wanted)
-    context.writer.add(vector)
+    return LoadVector(pointer(name), number(k + shift), source, n * storage.type.bytes)
 
 
 def _load_anywhere(window: Window, context: KernelContext, aligned: bool) -> None:

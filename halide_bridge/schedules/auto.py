@@ -63,7 +63,7 @@ from halide_bridge.schedules.wanted import wanted_of
 from halide_bridge.unscheduled import Source, now_scheduled, refuse_scheduled
 from selector.diagnostics import InternalError, ScheduleError
 from selector.families import tiles
-from selector.families.bands import worth
+from selector.families.bands import has_few, worth
 from selector.ir.module import Module
 from selector.machine import machine_for
 from selector.targets import Target
@@ -265,6 +265,8 @@ def _banded(trials: Trials, program: Program, plan: Plan) -> Plan:
             continue
         source = program.members[found.source]
         extents = tuple(plan.known.extent(source, d) for d in range(len(source.args)))
+        if has_few(found.count, extents[found.placed], plan.known.extent(member, found.along)):
+            continue
         image = is_argument(source, program) and worth(extents)
         if image or found.source in done:
             more = plan.banding(program.members[found.func].label)

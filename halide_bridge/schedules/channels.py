@@ -50,7 +50,7 @@ def by_threads(
     for name, along in ((found.weights, found.along), (found.image, 0)):
         source = script.func(members[name].label, members[name].handle).stored()
         kept = source.in_(total)
-        _keep(kept, at, tile, along)
+        _keep(kept, at, tile, along, row=name == found.image and tile.row)
         if tile.staged:
             staged = source.in_(kept)
             staged.compute_at(stored, block).store_in(GPU_SHARED)
@@ -95,28 +95,29 @@ def _spread(script: Script, stored: Recorded, tile: Tile, args: Sequence[Any]) -
     grid = (*blocks[:2], *fused(script, stored, blocks[2:]))
     stored.reorder(*(part for part, _ in parts), *threads, *grid)
     for part, d in parts:
-        stored.vectorize(part) if d == 0 and tile.lanes > 1 else stored.unroll(part)
+        stored.vectorize(part) if d == 0 and tile.vectors else stored.unroll(part)
     stored.gpu_blocks(*grid).gpu_threads(*threads)
     return threads[0], grid[0]
 
 
 def _written_out(stage: Recorded, args: Sequence[Any], tile: Tile) -> None:
     for d, (arg, n) in enumerate(zip(args, tile.each, strict=True)):
-        if d == 0 and tile.lanes > 1:
+        if d == 0 and tile.vectors:
             stage.vectorize(arg)
         elif n > 1:
             stage.unroll(arg)
 
 
-def _keep(kept: Recorded, at: tuple[Recorded, Any], tile: Tile, along: int) -> None:
+def _keep(kept: Recorded, at: tuple[Recorded, Any], tile: Tile, along: int, *, row: bool) -> None:
     """Have a thread load what its tile reads of a Func once, whose channels are ``along`` one of
-    its dimensions: what lies inside of these is of the same vectors.
+    its dimensions: what lies inside of these is of the same vectors; of planes, whose ``row`` it
+    has some neighbours of, what these read there.
     """
     kept.compute_at(*at).store_in(REGISTER)
     for d, arg in enumerate(kept.args()):
         if d == along and tile.lanes > 1:
             kept.bound_extent(arg, tile.lanes)
-        if d <= along and tile.lanes > 1:
+        if (d <= along and tile.lanes > 1) or (d == 0 and row):
             kept.vectorize(arg)
         else:
             kept.unroll(arg)

@@ -5,7 +5,8 @@ A thread has a tile of results in its registers, some neighbours along each dime
 what these read there as well: pixels and weights come once, by vectors where channels lie side by
 side, and are turned into single floats once. What neighbours among threads both read the first
 cache answers, or shared memory: where channels are planes, and elements come one by one, a block
-may bring what its threads read there, each element once.
+may bring what its threads read there, each element once. Or a thread has neighbours along such
+rows, whose pixels come as a vector, and single ones at both of its ends.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from selector.machine.record import Machine
 VECTOR, MOST_LANES = 16, 64  # bytes of a load, lanes of a statement: those of the emitter
 WARP, SHORT, LONG = 32, 64, 256  # threads of a block
 EACH = (1, 2, 4, 7, 8, 14)  # results of a thread along a dimension of pixels
+ROW = (2, 4, 8)  # along rows of planes
+TOGETHER = 12  # registers less where elements of a row have one address
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
 WRITTEN_OUT = 2048  # multiply-adds of a thread
 STATEMENTS = 600  # of a kernel: loads and sums, vectors twice, as elements as well
+OF_ROWS = 256  # the same where threads have parts of rows: longer texts came too late (H200)
 REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, beside values
 # Fitted to 247 kernels for 52 layers on an H200 (13 % off in the median; of those that were timed
 # for a layer the choice is the best in the median, 24 % off at most): instructions beside one load,
@@ -94,6 +98,15 @@ class Tile:
     resident: int = 1
     staged: bool = False
 
+    @property
+    def row(self) -> bool:
+        """Whether a thread has neighbours along rows of planes."""
+        return self.lanes == 1 and self.each[0] > 1
+
+    @property
+    def vectors(self) -> bool:
+        return self.lanes > 1 or self.row
+
 
 def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tile]]:
     """Tiles with the cycles that they take, the best first; none where no thread can hold one."""
@@ -133,10 +146,17 @@ def _parts(shape: Shape) -> Iterator[_Part]:
             registers = _registers(each, lanes, rolled, shape)
             pixels, weights = _loads(each, lanes, rolled, shape)
             statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
-            written = sums <= WRITTEN_OUT and statements <= STATEMENTS
+            most = STATEMENTS
+            row = lanes == 1 and each[0] > 1
+            if row and rolled is not None:
+                continue
+            if row:  # pixels and results once more as elements
+                statements += pixels // _row_loads(each[0], shape) * each[0] + prod(each)
+                most = OF_ROWS
+            written = sums <= WRITTEN_OUT and statements <= most
             if not written or registers > MOST:
                 continue
-            for staged in (False,) if shape.side else (False, True):
+            for staged in (False,) if shape.side or each[0] > 1 else (False, True):
                 work = _work(each, lanes, rolled, staged, shape)
                 yield _Part(each, lanes, rolled, registers, *work, staged)
 
@@ -144,13 +164,17 @@ def _parts(shape: Shape) -> Iterator[_Part]:
 def _work(
     each: tuple[int, ...], lanes: int, rolled: int | None, staged: bool, shape: Shape
 ) -> tuple[int, float]:
-    loads, sums = sum(_loads(each, lanes, rolled, shape)) * _times(rolled, shape), prod(each)
-    converted = lanes * (shape.bytes < 4)
+    pixels, weights = (n * _times(rolled, shape) for n in _loads(each, lanes, rolled, shape))
+    loads, sums = pixels + weights, prod(each)
+    row = each[0] if lanes == 1 and not shape.side else 1
+    rows = pixels // _row_loads(row, shape) if row > 1 else 0
+    converted = (loads * lanes + rows * (row - 1)) * (shape.bytes < 4)
     beside = SHARED_LOAD if staged else LOAD + (LOOPED if rolled is not None else 0)
-    moved = loads * (converted + beside) + sums // lanes * STORE + sums
-    return sums * shape.terms + moved + OTHERS, loads * max(
-        1.0, lanes * shape.bytes * WARP / L1_BYTES
-    )
+    again = pixels * beside if row > 1 else 0  # tests of vectors, and those of single elements
+    moved = converted + loads * beside + again + sums // (lanes * row) * STORE + sums
+    lines = loads * max(1.0, lanes * shape.bytes * WARP / L1_BYTES)
+    lines += rows * max(0.0, row * shape.bytes * WARP / L1_BYTES - 1)
+    return sums * shape.terms + moved + OTHERS, lines
 
 
 def _blocks(p: _Part, shape: Shape, multiprocessors: int) -> Iterator[tuple[float, Tile]]:
@@ -205,8 +229,11 @@ def _along(shape: Shape, d: int, lanes: int) -> tuple[int, ...]:
     """
     if d == shape.channel and d and shape.group > 1:
         return (1, shape.group) if shape.extents[d] % shape.group == 0 else (1,)
-    if shape.windows[d].taps == 1 or (d == 0 and lanes == 1):
+    if shape.windows[d].taps == 1 or (d == 0 and shape.side):
         return (1,)
+    if d == 0:
+        whole = (n for n in ROW if 4 <= n * shape.bytes <= VECTOR and shape.extents[0] % n == 0)
+        return (1, *(n for n in whole if shape.windows[0].step == 1))
     return tuple(n for n in EACH if n <= shape.extents[d])
 
 
@@ -252,9 +279,14 @@ def _loads(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape) 
         elif d == rolled:
             pixels *= n
         else:
-            pixels *= w.reach(n)
+            pixels *= _row_loads(n, shape) if d == 0 and n > 1 else w.reach(n)
             weights *= w.taps
     return pixels, weights
+
+
+def _row_loads(each: int, shape: Shape) -> int:
+    """Of a row of planes for so many neighbours: a vector, and what they read at its ends."""
+    return 1 + shape.windows[0].reach(each) - each
 
 
 def _registers(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape) -> int:
@@ -262,4 +294,5 @@ def _registers(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Sha
     d = next((d for d in shape.windowed if d != rolled), 1 if lanes > 1 else 0)
     row = shape.windows[d]
     floats = lanes * (row.reach(each[d]) + row.taps * shape.group)
+    floats -= 2 * TOGETHER if lanes == 1 and each[0] > 1 else 0
     return OTHERS + prod(each) + sum(_loads(each, lanes, rolled, shape)) * words + floats // 2

@@ -23,6 +23,7 @@ from selector.ir.nodes import Broadcast, Call, Expr, ExprVar, IntImm, Load, Ramp
 from selector.ir.types import Type
 
 ROW, DEPTH, PHASE = Var("$row"), Var("$depth"), Var("$phase")
+CHUNK, WORD = 16, 4  # bytes that ldmatrix takes of a row, and that a register holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +179,17 @@ def _parts(s: Store) -> Accumulate | None:
 def align_windows(s: Accumulate, chunks: int = 1, pitch: int = 0) -> Accumulate:
     """The same sum with windows that start at multiples of ``chunks`` times 16 bytes: those of a
     band may start earlier, where they meet zeros, if the band's taps start as much later. With a
-    ``pitch``, multiples of it are not counted: where rows start does not matter.
+    ``pitch``, multiples of it are not counted: where rows start does not matter. Bytes whose rows
+    differ so start at whole words, if that takes no further instruction.
     """
     match s.a, s.b:
         case Access() as window, Banded() as band:
-            lead = _misalignment(window, chunks, pitch)
+            lead = _lead(window, s, chunks, pitch)
             if lead:
                 a, b = _moved(window, band, lead)
                 return replace(s, k=s.k + lead, a=a, b=b)
         case Banded() as band, Access() as window:
-            lead = _misalignment(window, chunks, pitch)
+            lead = _lead(window, s, chunks, pitch)
             if lead:
                 b, a = _moved(window, band, lead)
                 return replace(s, k=s.k + lead, a=a, b=b)
@@ -196,18 +198,26 @@ def align_windows(s: Accumulate, chunks: int = 1, pitch: int = 0) -> Accumulate:
     return s
 
 
-def _misalignment(window: Access, chunks: int, pitch: int) -> int:
-    """Elements by which all rows of an operand start behind a multiple of so many chunks of 16
-    bytes; 0 if they differ.
+def _lead(window: Access, s: Accumulate, chunks: int, pitch: int) -> int:
+    """Elements by which the rows of windows are to start earlier."""
+    lead = _misalignment(window, CHUNK // window.type.bytes * chunks, pitch)
+    if lead is None and window.type.bytes == 1:
+        lead, step = _misalignment(window, WORD, pitch) or 0, s.instruction.k
+        return lead if -(-(s.k + lead) // step) == -(-s.k // step) else 0
+    return lead or 0
+
+
+def _misalignment(window: Access, per: int, pitch: int) -> int | None:
+    """Elements by which all rows of an operand start behind a multiple of so many; None if they
+    differ.
     """
-    per = 16 // window.type.bytes * chunks
     if window.predicate is not None or window.depth_stride.constant != 1 or window.value:
         return 0
     base = window.base
     if pitch:
         base = Affine.build({m: c % pitch for m, c in base})
     starts = (base - base.offset, window.row_stride)
-    return 0 if any(c % per for start in starts for _, c in start) else base.offset % per
+    return None if any(c % per for start in starts for _, c in start) else base.offset % per
 
 
 def _moved(window: Access, band: Banded, lead: int) -> tuple[Access, Banded]:

@@ -8,23 +8,32 @@ import pytest
 from selector.intrinsics import records
 from selector.ir.affine import Affine
 from selector.ir.nodes import Compare, CompareOp, IntImm, Var
-from selector.ir.types import FLOAT16
+from selector.ir.types import FLOAT16, INT8, Type
 from selector.lowering.tiles import DEPTH, Access, Accumulate, Banded, align_windows
 
 ROWS, TAPS, STRIDE = 16, 9, 2
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 
-def statement(offset: int, row_stride: int = 16, symbolic: int = 64) -> Accumulate:
-    """Windows of a staged row that start ``offset`` elements behind its start."""
-    instruction = records.find("mma.m16n8k16.f16.f32")
+def statement(
+    offset: int,
+    row_stride: int = 16,
+    symbolic: int = 64,
+    kind: Type = FLOAT16,
+    name: str = "mma.m16n8k16.f16.f32",
+    more: int = 0,
+) -> Accumulate:
+    """Windows of a staged row that start ``offset`` elements behind its start; ``more``: depth
+    beyond what the band needs.
+    """
+    instruction = records.find(name)
     assert instruction is not None
-    depth = TAPS + 7 * STRIDE
+    depth = TAPS + 7 * STRIDE + more
     base = Affine.of(Var("row")) * symbolic + offset
     one, window = Affine.of(1), Affine.of(row_stride)
-    a = Access("staged", FLOAT16, ROWS, depth, base, window, one, None, True)
+    a = Access("staged", kind, ROWS, depth, base, window, one, None, True)
     taps = Affine.of(0)
-    b = Banded("K", FLOAT16, 8, depth, STRIDE, 1, 1, TAPS, taps, one, taps, None)
+    b = Banded("K", kind, 8, depth, STRIDE, 1, 1, TAPS, taps, one, taps, None)
     return Accumulate("acc", taps, ROWS, 8, depth, instruction, a, b)
 
 
@@ -73,3 +82,26 @@ def test_a_masked_window_stays_where_it_is() -> None:
     )  # fmt: skip
     other = Accumulate(s.accumulator, s.offset, s.m, s.n, s.k, s.instruction, masked, s.b)
     assert align_windows(other) is other
+
+
+def of_bytes(offset: int, row_stride: int = 8, more: int = 0) -> Accumulate:
+    return statement(offset, row_stride, 64, INT8, "mma.m16n8k32.s8.s32", more)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2, 3, 4, 42])
+def test_bytes_start_at_whole_words(offset: int) -> None:
+    """Their windows lie 8 bytes apart: registers of four are words then."""
+    rng = np.random.default_rng(offset)
+    memory, taps = rng.integers(0, 9, 600).astype(float), rng.integers(0, 9, TAPS).astype(float)
+    before = of_bytes(offset)
+    after = align_windows(before)
+    assert isinstance(after.a, Access)
+    assert after.a.base.offset % 4 == 0
+    assert after.k == before.k + offset % 4
+    np.testing.assert_array_equal(product(after, memory, taps), product(before, memory, taps))
+
+
+def test_bytes_that_would_take_another_instruction_stay_where_they_are() -> None:
+    whole = of_bytes(2, more=32 - (TAPS + 7 * STRIDE))
+    assert align_windows(whole) is whole
+    assert align_windows(of_bytes(2, row_stride=6)).k == of_bytes(2).k

@@ -88,6 +88,12 @@ CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int, int], tuple[int, int
     "pixels apart": ({"taps": 5, "step": 2}, (2, 3, 5, 16), (8, 28, 28, 144)),
     "taps apart": ({"apart": 2}, (1, 5, 6, 16), (8, 28, 28, 144)),
     "planes": ({"planar": True}, (2, 5, 9, 3), (8, 56, 56, 96)),
+    "rows of planes by vectors": ({"planar": True}, (1, 9, 24, 3), (8, 56, 56, 96)),
+    "rows of planes, with taps apart": (
+        {"planar": True, "apart": 2},
+        (1, 5, 16, 3),
+        (8, 28, 32, 96),
+    ),
     "small planes": ({"planar": True}, (2, 7, 7, 5), (1, 7, 7, 768)),
     "planes, pixels apart": ({"planar": True, "taps": 5, "step": 2}, (1, 3, 5, 4), (8, 28, 28, 9)),
     "groups": ({"group": 4}, (1, 5, 9, 16), (8, 56, 56, 128)),

@@ -20,13 +20,15 @@ c, x, y = (hl.Var(n) for n in "cxy")
 TAPS = 5
 
 
-def resized(interleaved: bool, kind: Any = F32, *, rows_first: bool = True) -> hl.Func:
+def resized(
+    interleaved: bool, kind: Any = F32, *, rows_first: bool = True, taps: int = TAPS
+) -> hl.Func:
     """Rows and then columns of an image, from tables, or columns and then rows."""
     image = hl.ImageParam(kind, 3, "I")
     starts = [hl.ImageParam(I32, 1, n) for n in ("SY", "SX")]
     weights = [hl.ImageParam(F16, 2, n) for n in ("WY", "WX")]
     tall, middle, wide, out = (hl.Func(n) for n in ("tall", "middle", "wide", "out"))
-    u, v = hl.RDom([(0, TAPS)], "u"), hl.RDom([(0, TAPS)], "v")
+    u, v = hl.RDom([(0, taps)], "u"), hl.RDom([(0, taps)], "v")
 
     def at(x: Any, y: Any) -> tuple[Any, ...]:
         return (c, x, y) if interleaved else (x, y, c)
@@ -53,7 +55,11 @@ def resized(interleaved: bool, kind: Any = F32, *, rows_first: bool = True) -> h
 
 
 def drawn(
-    size: tuple[int, int], to: tuple[int, int], whole: bool = False, kind: str = "float32"
+    size: tuple[int, int],
+    to: tuple[int, int],
+    whole: bool = False,
+    kind: str = "float32",
+    taps: int = TAPS,
 ) -> dict[str, np.ndarray]:
     """An image (height, width, 3) and tables: starts in no order, some of them outside."""
     rng = np.random.default_rng(3)
@@ -61,14 +67,14 @@ def drawn(
     found: dict[str, np.ndarray] = {"I": image if whole else image.astype(kind)}
     for axis, n, count in zip("YX", size, to, strict=True):
         found[f"S{axis}"] = rng.integers(-2, n, count).astype(np.int32)
-        found[f"W{axis}"] = (rng.random((count, TAPS)) / TAPS).astype(np.float16)
+        found[f"W{axis}"] = (rng.random((count, taps)) / taps).astype(np.float16)
     return found
 
 
 def truth(data: dict[str, np.ndarray]) -> np.ndarray:
     found = data["I"].astype(np.float64)
     for axis, name in enumerate("YX"):
-        at = data[f"S{name}"][:, None] + np.arange(TAPS)
+        at = data[f"S{name}"][:, None] + np.arange(data[f"W{name}"].shape[1])
         taken = np.take(found, np.clip(at, 0, found.shape[axis] - 1), axis)
         shape = [1] * taken.ndim
         shape[axis : axis + 2] = at.shape

@@ -38,14 +38,25 @@ def test_both_passes(interleaved: bool, first: str) -> None:
 
 def test_tiles_for_few_results() -> None:
     """Those that many blocks have, for results of which each has many taps."""
-    out = resized(interleaved=True, kind=F16)
+    out = resized(interleaved=True, kind=F16, taps=40)
     sizes = {"I": (2048, 2048, 3), "out": (143, 143, 3)}
     report = hb.autoschedule(out, target="sm_90a", sizes=sizes).report
     assert report.count("groups of 16 results by runs of 64 pixels") == 2
     kernel = hb.compile(out, target="sm_90a")
-    data = drawn((40, 272), (33, 37), kind="float16")
+    data = drawn((40, 272), (33, 37), kind="float16", taps=40)
     found = emulation.check(kernel, sizes=(33, 37, 3), **data)
     assert np.abs(found - truth(data)).max() <= 2e-3
+
+
+@pytest.mark.parametrize(
+    ("taps", "to", "tensor"), [(3, 1024, 0), (9, 1024, 2), (16, 143, 0), (2, 4096, 0), (5, 4096, 2)]
+)
+def test_few_taps_stay_on_cores(taps: int, to: int, tensor: int) -> None:
+    """Few for the distance of results: groups of these go through all pixels between them."""
+    out = resized(interleaved=True, kind=F16, taps=taps)
+    sizes = {"I": (2048, 2048, 3), "out": (to, to, 3)}
+    report = hb.autoschedule(out, target="sm_90a", sizes=sizes).report
+    assert report.count("on tensor units by mma") == tensor
 
 
 def test_small_images_stay_on_cores() -> None:
@@ -68,7 +79,7 @@ def test_pixels_that_lie_apart() -> None:
 
 def test_starts_may_be_computed() -> None:
     image, weights = hl.ImageParam(F16, 2, "I"), hl.ImageParam(F16, 2, "W")
-    total, out, u = hl.Func("total"), hl.Func("out"), hl.RDom([(0, TAPS)], "u")
+    total, out, u = hl.Func("total"), hl.Func("out"), hl.RDom([(0, 9)], "u")
     row = hl.clamp((7 * y + 3) / 4 - 2 + u, 0, image.height() - 1)
     total[x, y] += hl.f32(image[x, row]) * hl.f32(weights[u, y])
     out[x, y] = hl.cast(F16, total[x, y])
@@ -76,10 +87,10 @@ def test_starts_may_be_computed() -> None:
     report = hb.autoschedule(out, target="sm_80", sizes=sizes).report
     assert "on tensor units by mma" in report
     rng = np.random.default_rng(4)
-    data, table = rng.random((40, 70)).astype(np.float16), rng.random((21, TAPS)).astype(np.float16)
+    data, table = rng.random((40, 70)).astype(np.float16), rng.random((21, 9)).astype(np.float16)
     kernel = hb.compile(out, target="sm_80")
     found = emulation.check(kernel, I=data, W=table, sizes=(21, 70))
-    at = np.clip((7 * np.arange(21)[:, None] + 3) // 4 - 2 + np.arange(TAPS), 0, 39)
+    at = np.clip((7 * np.arange(21)[:, None] + 3) // 4 - 2 + np.arange(9), 0, 39)
     wanted = (data.astype(float)[at] * table.astype(float)[:, :, None]).sum(1)
     assert np.abs(found - wanted).max() <= 4e-3
 

@@ -104,6 +104,8 @@ def registers(t: Tiling, shape: Shape) -> int:
     """
     more = AHEAD + accumulators(t) // 4 if t.segments > 1 and t.unit == "warp" else 0
     sums = accumulators(t)
+    if shape.channels > 1:  # a row of pixels stays as long as any row of outputs reads it
+        more += sums * 3 // 4
     if shape.y.taps == 1 and depth(t, shape) > LONG:
         band = replace(shape, x=replace(shape.x, taps=min(shape.x.taps, LONGEST_BAND)))
         sums = t.outputs // BAND * 2 if band == shape else sums

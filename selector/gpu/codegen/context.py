@@ -66,7 +66,8 @@ class HostValues:
 class Indices:
     """The variables that number blocks and threads: the loops of the ``grid``, and those of their
     variables that a block has one value of (``block``); what stands for those of warps (``units``);
-    all that count from 0 on (``counts``); those of ``threads`` whose sums take vectors of terms.
+    all that count from 0 on (``counts``); those of ``threads`` whose sums take vectors of terms;
+    those along the first dimension of ``few`` threads, less than a warp.
     """
 
     grid: tuple[GridLoop, ...] = ()
@@ -74,6 +75,7 @@ class Indices:
     units: dict[str, Var] = field(default_factory=dict[str, Var])
     counts: set[str] = field(default_factory=set[str])
     threads: set[str] = field(default_factory=set[str])
+    few: set[str] = field(default_factory=set[str])
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,6 +307,7 @@ class KernelEmitter:
         number ``numbered``.
         """
         found: dict[str, Var] = {}
+        self.context.indices.few.update(name for name, extent in loops[:1] if extent < WARP)
         digits = mixed_radix(numbered, [extent for _, extent in loops[:-1]])
         for (name, _), digit in zip(loops, digits, strict=True):
             self.context.writer.add(Let("int", (self.context.names.get(name),), (digit,)))

@@ -205,6 +205,12 @@ class _Speller:
         text = self.pointer(start, further) if further else self.spell(start)[0]
         return f"{text}[{self.spell(index)[0]}]", _ATOM
 
+    def byte(self, e: Call) -> _Text:
+        """Of an array that is read by words."""
+        (byte,) = e.args
+        assert isinstance(byte, Call)
+        return f"{e.name}({self.listed(byte.args)})", _ATOM
+
     def behind(self, e: Call) -> _Text:
         start, *further = e.args
         return self.pointer(start, further, bare=True), _SUM
@@ -303,6 +309,7 @@ _CALLS: dict[str, Callable[[_Speller, Call], _Text]] = {
     **dict.fromkeys((*PLACES, PAIR_IN_PANELS), _Speller.template),
     **dict.fromkeys(("bits_as", "saturate"), _Speller.typed),
     "element": _Speller.element, "behind": _Speller.behind, "shared_address": _Speller.address,
+    "byte_float": _Speller.byte,
     "bitwise_not": _Speller.complement, "shuffle_xor": _Speller.shuffle,
     "first_lane": _Speller.first_lane, GIVEN: _Speller.given,
 }  # fmt: skip

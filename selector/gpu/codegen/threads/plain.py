@@ -21,6 +21,7 @@ from selector.gpu.codegen.threads.edges import (
 from selector.gpu.codegen.threads.ends import Row, deal_out, emit_ends, whole_block
 from selector.gpu.codegen.threads.fills import Flight, bring, brings, flight_of
 from selector.gpu.codegen.threads.groups import emit_ahead, emit_together
+from selector.gpu.codegen.threads.halos import with_halos
 from selector.gpu.codegen.threads.interleaved import emit_interleaved
 from selector.gpu.codegen.threads.lanes import dealt, is_short
 from selector.gpu.codegen.threads.loops import emit_whole, whole_iterations
@@ -334,6 +335,11 @@ class ThreadCode:
         whose lanes are all as they have to be, and what is left.
         """
         w, own = self.context.writer, self._in_registers(s)
+        parts = with_halos(v, s, self.context) if own else ()
+        for part in parts:
+            self.statement(part)
+        if parts:
+            return
         near = None if own and isinstance(s.value, Load) else beside(v, self.context)
         edges = near is None and reaches_edges(v)
         inner = inner_vectors(s, self.context) if thread and not own and (near or edges) else None

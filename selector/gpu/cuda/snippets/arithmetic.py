@@ -36,6 +36,14 @@ __device__ __forceinline__ float to_tf32(float v) {
   return __uint_as_float(r);
 }
 """,
+    "byte_float": """\
+// Byte `at` of a thread's words as a float: with 0x4B00 and 0 in front of it it is 2^23 more
+// (PTX ISA: prmt).
+__device__ __forceinline__ float byte_float(const u8* of, int at) {
+  const u32 word = ((const u32*)of)[at >> 2];
+  return __uint_as_float(__byte_perm(word, 0x4B000000u, 0x7650u | (at & 3))) - 8388608.0f;
+}
+""",
     "exp2_rounded": """\
 // 2^x where the result is rounded to 16 bits next, or is a term of a sum in float32, which loses as
 // much: 2 units off. Results below 2^-126 are 0.

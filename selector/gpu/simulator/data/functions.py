@@ -267,5 +267,6 @@ FUNCTIONS: dict[str, Function] = {
     "strip_column": strip_column,
     "__int_as_float": bits_as(np.dtype("f4")),
     "anew": np.positive,
+    "byte_float": np.float32,
 }  # fmt: skip
 """By their names; the arguments have the types that expressions say."""

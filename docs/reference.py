@@ -43,7 +43,7 @@ from selector.targets import COMPILE_ONLY, TARGETS  # noqa: E402
 
 DIRECTIVES = (
     hb.store_in, hb.pipeline_stages, hb.resident_blocks, hb.persistent, hb.self_fed, hb.teams,
-    hb.cluster, hb.online, hb.clone, hb.operand, hb.narrowed, hb.from_zero,
+    hb.cluster, hb.in_line, hb.online, hb.clone, hb.operand, hb.narrowed, hb.from_zero,
     hb.divided_last, hb.multiplied_last, hb.as_product, hb.narrow_factors, hb.subtracted_last,
     hb.expanded, hb.sums_apart, hb.counted_from_zero, hb.counted_down, hb.around, hb.in_parts,
     hb.phased, hb.joined, hb.separated, hb.together,

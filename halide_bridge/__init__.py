@@ -37,6 +37,7 @@ from halide_bridge.lowering import Options, lower
 from halide_bridge.memory import (
     MemoryType,
     cluster,
+    in_line,
     interleaved,
     online,
     persistent,
@@ -80,6 +81,7 @@ __all__ = [
     "from_zero",
     "funcs",
     "grouped",
+    "in_line",
     "in_parts",
     "interleaved",
     "joined",

@@ -212,12 +212,27 @@ def self_fed(func: _F) -> _F:
     return _ask_of_grid(func, "self_fed", GridKind.SELF_FED, 1, 1)
 
 
+def in_line(func: _F) -> _F:
+    """Number the blocks of the kernel that computes ``func`` along one dimension of the grid: of
+    all loops there may then be 2,147,483,647 together, of the outer ones without this 65,535 each.
+    Loops of constant extents that are longer do not have to be told. A block divides twice for
+    that. Returns ``func``.
+
+    Source: CUDA C++ Programming Guide, technical specifications per compute capability.
+    """
+    return _ask_of_grid(func, "in_line", GridKind.IN_LINE, 1, 1)
+
+
 def cluster(func: _F, blocks: int) -> _F:
     """Let ``blocks`` neighbours along the innermost block loop of the kernel that computes ``func``
     run as a cluster: what all of them stage is read once, and each brings its part of it to all.
     ``blocks``: 1 to 8. Returns ``func``; ``ScheduleError`` for another number.
     """
     return _ask_of_grid(func, "cluster", GridKind.CLUSTER, blocks, 8)
+
+
+_SWITCHES = (GridKind.PERSISTENT, GridKind.SELF_FED, GridKind.IN_LINE)
+"""What one block is not without being asked for."""
 
 
 def _ask_of_grid(func: _F, directive: str, kind: GridKind, blocks: int, most: int) -> _F:
@@ -229,7 +244,7 @@ def _ask_of_grid(func: _F, directive: str, kind: GridKind, blocks: int, most: in
             where=Where(func=plain(directives.func), location=location),
         )
     rest = tuple(g for g in directives.grids if g[0] is not kind)
-    plain_grid = blocks == 1 and kind not in (GridKind.PERSISTENT, GridKind.SELF_FED)
+    plain_grid = blocks == 1 and kind not in _SWITCHES
     grids = rest if plain_grid else (*rest, (kind, blocks))
     _table().given[directives.func] = replace(directives, grids=grids)
     return func

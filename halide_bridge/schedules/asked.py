@@ -45,6 +45,10 @@ def resident_blocks(func: Any, blocks: int) -> Any:
     return _ask(memory.resident_blocks, func, blocks)
 
 
+def in_line(func: Any) -> Any:
+    return _ask(memory.in_line, func)
+
+
 def interleaved(stored: Any, channels: int, *output: bool) -> Any:
     return _ask(memory.interleaved, stored, channels, *output)
 

@@ -37,6 +37,7 @@ from halide_bridge.schedules.factors import (
 )
 from halide_bridge.schedules.host.plan import HostPlan
 from halide_bridge.schedules.host.planning import planned
+from halide_bridge.schedules.long_grids import long_grids, may_be_long
 from halide_bridge.schedules.made import chains
 from halide_bridge.schedules.places import Scheduling
 from halide_bridge.schedules.plan import Plan
@@ -207,7 +208,7 @@ def _taken(trials: Trials, program: Program, plan: Plan) -> Plan:
     some = [m.label for m in program if of_some(m) and m.label not in plan.tensor]
     plan = _kept(trials, plan, some) if some else plan
     plan = _slid(trials, program, plan)
-    return _spread(trials, program, plan)
+    return _in_line(trials, _spread(trials, program, plan))
 
 
 def _told(trials: Trials, program: Program, plan: Plan) -> Plan:
@@ -240,6 +241,15 @@ def _spread(trials: Trials, program: Program, plan: Plan) -> Plan:
         return plan
     more = plan.spreading()
     return plan if trials.why_not(more) else more
+
+
+def _in_line(trials: Trials, plan: Plan) -> Plan:
+    """The plan with blocks in line where there are too many along an outer loop."""
+    if not may_be_long(plan.known) or trials.refused(plan):
+        return plan
+    long = long_grids(trials.lowered(plan), plan.known)
+    more = replace(plan, in_line=long)
+    return plan if not long or trials.refused(more) else more
 
 
 def _made(trials: Trials, program: Program, plan: Plan) -> Plan:

@@ -8,7 +8,7 @@ from typing import Any
 
 from halide_bridge.schedules import online, reductions
 from halide_bridge.schedules.along import along_dims, first_kernel
-from halide_bridge.schedules.asked import clone, from_zero
+from halide_bridge.schedules.asked import clone, from_zero, in_line
 from halide_bridge.schedules.bands import Pass, banded
 from halide_bridge.schedules.blocks import Blocks, blocks_for, by_blocks
 from halide_bridge.schedules.candidates import tile_of
@@ -120,6 +120,8 @@ class Scheduling:
                 continue
             self._lines.append(f"{member.label}: {where_to(member, where, self.plan)}{text}")
             self._lines += why_not(member, self.plan)
+        for func in self.script.named(self.plan.in_line):
+            in_line(func)
 
     @property
     def report(self) -> str:

@@ -25,7 +25,8 @@ class Plan:
     make what they read, with those that do (``made``); chains of stencils that one kernel computes,
     by their last Func (``slides``), and terms of the ``windows`` that add up rows for them, by the
     names of these; why the ``loops`` of attention are several;
-    what is known of the ``precisions`` of sums; the sizes and the GPU to be fast at.
+    what is known of the ``precisions`` of sums; the sizes and the GPU to be fast at; kernels whose
+    blocks are numbered ``in_line``, by the Funcs that they compute.
     """
 
     tensor: Mapping[str, tuple[Sum, Tiling]]
@@ -43,6 +44,7 @@ class Plan:
     windows: Mapping[str, int] = field(default_factory=dict[str, int])
     loops: Mapping[str, str] = field(default_factory=dict[str, str])
     precisions: Mapping[str, str] = field(default_factory=dict[str, str])
+    in_line: frozenset[str] = frozenset()
 
     def attending(self, found: Online, tiling: attention.Tiling) -> Plan:
         return replace(self, online={**self.online, found.output: (found, tiling)})

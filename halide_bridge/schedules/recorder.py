@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -172,6 +172,12 @@ class Script:
             self._lines.append(("=", f"{identifier} = {of.text}.{directive}({said})"))
             self._known[key] = Recorded(self, identifier, value)
         return self._known[key]
+
+    def named(self, names: Set[str]) -> list[Recorded]:
+        """The Funcs with these names that directives have been said of."""
+        known = [f for f in self._known.values() if isinstance(f, Recorded)]
+        funcs_of = (f for f in known if hasattr(f.value, "compute_root"))  # and no stage of one
+        return [f for f in funcs_of if plain(f.value.name()) in names]
 
     def where_extents(self, of: Recorded, extents: Mapping[int, int]) -> Recorded:
         """The way of an output for calls where some of its dimensions are so long."""

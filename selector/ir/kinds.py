@@ -109,7 +109,7 @@ class GridKind(Named):
     so many ``PERSISTENT`` blocks a multiprocessor, each of which does one block's work after the
     other, by so many ``TEAMS`` in turn; so many neighbours along the innermost loop are a
     ``CLUSTER`` and share what they load; a ``SELF_FED`` block has no group of warps of its own that
-    feeds the others.
+    feeds the others; the blocks of all loops are numbered ``IN_LINE``.
     """
 
     RESIDENT = "resident"
@@ -117,3 +117,4 @@ class GridKind(Named):
     TEAMS = "teams"
     CLUSTER = "cluster"
     SELF_FED = "self_fed"
+    IN_LINE = "in_line"

@@ -115,12 +115,12 @@ class ModuleParser(StatementParser):
                 header.promises.append(self._promise())
             case "origin":
                 header.origins.append(self._origin())
-            case "resident" | "persistent" | "teams" | "cluster" | "self_fed":
+            case "resident" | "persistent" | "teams" | "cluster" | "self_fed" | "in_line":
                 header.grids.append(self._grid(GridKind(word)))
             case _:
                 self.expected(
                     "input, output, scalar, require, promise, origin, resident, persistent, teams, "
-                    "cluster, self_fed or body"
+                    "cluster, self_fed, in_line or body"
                 )
 
     def _declaration(self) -> tuple[str, Type]:

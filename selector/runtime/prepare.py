@@ -264,7 +264,8 @@ def _prepare_launch(
         raise ArgumentError(
             f"{launch.entry}: a grid of {x} x {y} x {z} blocks is too large",
             why=f"the limits are {' x '.join(map(str, _GRID_LIMITS))}",
-            hint="split the call along an outer axis, or make the tiles larger",
+            hint="tell these sizes when the schedule is made, or ask for `in_line`: then all "
+            "blocks are along x; or split the call along an outer axis",
         )
     names = [b.name for b in arguments.inputs_then_outputs(plan)]
     names += [i.name for i in plan.intermediates]

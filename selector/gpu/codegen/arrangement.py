@@ -14,7 +14,7 @@ class Arrangement:
     ``tall``: these have 128 rows. ``persistent``: so many blocks of a multiprocessor do the work of
     the whole grid. A ``cluster`` is of ``neighbours`` along the innermost loop of the grid, which
     this is. ``slots``: shared buffers that pipelines fill ahead. Registers have to do for so many
-    ``resident`` blocks of a multiprocessor.
+    ``resident`` blocks of a multiprocessor. ``in_line``: blocks of all loops are along x.
     """
 
     warps: int = 1
@@ -30,6 +30,7 @@ class Arrangement:
     neighbours: str = ""
     slots: frozenset[str] = frozenset()
     resident: int = 1
+    in_line: bool = False
 
     @property
     def unit(self) -> str:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import reduce
 
 from selector.dataclass import dataclass
-from selector.diagnostics import ScheduleError, Where
 from selector.gpu.codegen.arrangement import Arrangement
 from selector.gpu.codegen.context import Facts, HostValues, Indices, KernelContext
 from selector.gpu.codegen.copies.costs import copy_costs
+from selector.gpu.codegen.grids import asked_of, check_grids, is_in_line, resident_of
 from selector.gpu.codegen.kernel import KernelEmitter
 from selector.gpu.codegen.scalars.legal import computed
 from selector.gpu.codegen.scalars.names import Names, comment, identifier
@@ -69,7 +69,6 @@ from selector.runtime.plan import (
 from selector.targets import Target
 
 BLACKWELL = 100
-MOST_ACROSS = 65535  # blocks along y, and along z
 
 
 def emit(module: Module, target: Target, patience: float | None = None) -> Plan:
@@ -88,7 +87,7 @@ def emit_kernels(
     leaves.
     """
     program = split_kernels(module)
-    _check_grids(module, program)
+    check_grids(module, program)
     written = [_emit_kernel(kernel, module, program, target) for kernel in program.kernels]
     once = constant_kernels(program, module)
     again = [n for n in range(len(program.kernels)) if n not in once]
@@ -98,7 +97,7 @@ def emit_kernels(
         Options(
             kernel.name,
             target.shared_memory,
-            _resident(kernel, module),
+            resident_of(kernel, module),
             patience,
             written[number].pointing(shared[number]) if number in early else None,
             not early or number in once or number == again[-1],
@@ -140,32 +139,6 @@ def _shared(program: Program, number: int, earlier: Sequence[int]) -> Set[str]:
     for read, written in (traffic_of(program.kernels[n]) for n in earlier):
         found |= written & (reads | writes) | read & writes
     return found
-
-
-def _asked(kernel: Kernel, module: Module, kind: GridKind) -> int:
-    """The number of blocks in a directive of that kind; 0 without one."""
-    loops = {loop.name.split(".")[0] for loop in kernel.grid}
-    return max((g.blocks for g in module.grids if g.kind is kind and g.func in loops), default=0)
-
-
-def _resident(kernel: Kernel, module: Module) -> int:
-    """Blocks that are to be on a multiprocessor: that share it, or that stay there."""
-    asked = (_asked(kernel, module, kind) for kind in (GridKind.RESIDENT, GridKind.PERSISTENT))
-    return next(filter(None, (*asked, kernel.resident)), 1)
-
-
-def _check_grids(module: Module, program: Program) -> None:
-    """Every directive about a grid has a kernel that it is about."""
-    computed = {loop.name.split(".")[0] for kernel in program.kernels for loop in kernel.grid}
-    for g in module.grids:
-        if g.func not in computed:
-            known = ", ".join(f"`{name}`" for name in sorted(computed))
-            raise ScheduleError(
-                f"`{g.func}` has no kernel of its own",
-                f"a directive asks for one ({g.kind.value}), and the kernels compute {known}",
-                "name the Func whose loops are gpu_blocks",
-                Where(func=g.func),
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +209,10 @@ def _emit_kernel(kernel: Kernel, module: Module, program: Program, target: Targe
 def _grid(kernel: Kernel, context: KernelContext) -> tuple[Expr, Expr, Expr]:
     """The blocks along x, y and z."""
     extents = [loop.extent for loop in reversed(kernel.grid)]
-    if _is_in_line(kernel, context):
+    if context.block.in_line:
         return reduce(mul, extents), IntImm(1), IntImm(1)
     x, y, *others = extents + [IntImm(1)] * 3
     return x, y, reduce(mul, others)
-
-
-def _is_in_line(kernel: Kernel, context: KernelContext) -> bool:
-    """Whether all blocks are along x, since a loop has more of them than y and z have room for."""
-    extents = [loop.extent for loop in kernel.grid[:-1]]
-    long = any(isinstance(e, IntImm) and e.value > MOST_ACROSS for e in extents)
-    return long and not context.block.persistent and context.block.cluster == 1
 
 
 def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
@@ -258,13 +224,14 @@ def _context(kernel: Kernel, module: Module, target: Target) -> KernelContext:
         names.variable(taken)
         names.fresh(taken)
     asked = Arrangement(
-        self_fed=_asked(kernel, module, GridKind.SELF_FED) > 0,
-        persistent=_asked(kernel, module, GridKind.PERSISTENT),
-        resident=_resident(kernel, module),
-        teams=max(1, _asked(kernel, module, GridKind.TEAMS)),
-        cluster=max(kernel.cluster, _asked(kernel, module, GridKind.CLUSTER)),
+        self_fed=asked_of(kernel, module, GridKind.SELF_FED) > 0,
+        persistent=asked_of(kernel, module, GridKind.PERSISTENT),
+        resident=resident_of(kernel, module),
+        teams=max(1, asked_of(kernel, module, GridKind.TEAMS)),
+        cluster=max(kernel.cluster, asked_of(kernel, module, GridKind.CLUSTER)),
         neighbours=kernel.grid[-1].name,
     )
+    asked = replace(asked, in_line=is_in_line(kernel, module, asked))
     block, layouts = arrange(kernel.body, kernel.name, target, asked)
     host = HostValues(
         {b.name: kernel.with_known(b) for b in module.buffers},
@@ -296,7 +263,7 @@ def _declare(kernel: Kernel, context: KernelContext, w: Builder) -> None:
 def _block_numbers(kernel: Kernel, context: KernelContext) -> tuple[ir.Let, ...]:
     """The variables of the grid's loops."""
     found: list[ir.Let] = []
-    in_line, inner = _is_in_line(kernel, context), list[Expr]()
+    in_line, inner = context.block.in_line, list[Expr]()
     for loop, axis in zip(reversed(kernel.grid), "xyz", strict=False):
         if context.block.persistent:
             break

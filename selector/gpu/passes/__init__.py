@@ -22,6 +22,7 @@ from selector.gpu.passes.fetch_early import fetch_early
 from selector.gpu.passes.insert_fences import insert_fences
 from selector.gpu.passes.keep_used import keep_used
 from selector.gpu.passes.name_choices import name_choices
+from selector.gpu.passes.name_folds import name_folds
 from selector.gpu.passes.name_repeated import name_repeated
 from selector.gpu.passes.start_early import start_early
 from selector.gpu.passes.unpack_bytes import unpack_bytes
@@ -63,6 +64,7 @@ PASSES = (
     Pass("start_early", start_early, ("earlier", "last")),
     Pass("budget_registers", budget_registers, ("resident", "shared_memory", "multiprocessor")),
     Pass("unpack_bytes", unpack_bytes),
+    Pass("name_folds", name_folds),
     Pass("name_repeated", name_repeated),
     Pass("name_choices", name_choices),
     Pass("keep_used", keep_used),

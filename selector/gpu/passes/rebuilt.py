@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from functools import cache
 from operator import is_
+from typing import Any
 
 from selector.gpu.ir.nodes import Body, For, Fused, If, Local, Node
+from selector.ir.nodes import Expr
 
 _HOLDERS = (Local, For, Fused, If)  # of bodies; most nodes are none
 
@@ -39,3 +42,30 @@ def _inside(node: Node, change: Callable[[Body], Body]) -> Node:
             new, other = rebuilt_bodies(then, change), rebuilt_bodies(otherwise, change)
             same = new is then and other is otherwise
             return node if same else replace(node, then=new, otherwise=other)
+
+
+def values_of(node: Node) -> Iterator[Expr]:
+    """The expressions of a node."""
+    for name in _values(type(node)):
+        value = getattr(node, name)
+        if value is not None:
+            yield from value if isinstance(value, tuple) else (value,)
+
+
+def with_values(node: Node, change: Callable[[Expr], Expr]) -> Node:
+    """The node with what becomes of each of its expressions; the same object if nothing changed."""
+    new: dict[str, Any] = {}
+    for name in _values(type(node)):
+        value = getattr(node, name)
+        if value is not None:
+            made = tuple(map(change, value)) if isinstance(value, tuple) else change(value)
+            if made != value:
+                new[name] = made
+    return replace(node, **new) if new else node  # type: ignore[return-value]
+
+
+@cache
+def _values(node: type) -> tuple[str, ...]:
+    """The names of fields that have expressions."""
+    kinds = ("Expr", "tuple[Expr, ...]")
+    return tuple(f.name for f in fields(node) if str(f.type).removesuffix(" | None") in kinds)

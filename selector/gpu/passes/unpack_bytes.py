@@ -7,15 +7,12 @@ front of the byte: a float that is 2^23 more than it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 from selector.gpu.ir.memory import Array, LoadVector
 from selector.gpu.ir.nodes import Body, Kernel, Node, walk
-from selector.gpu.passes.rebuilt import rebuilt
+from selector.gpu.passes.rebuilt import rebuilt, with_values
 from selector.ir.nodes import Call, Cast, Expr, IntImm, Var
 from selector.ir.traverse import map_expr, walk_expr
 from selector.ir.types import FLOAT32, UINT8
@@ -37,9 +34,7 @@ def unpack_bytes(kernel: Kernel) -> Kernel:
                 return map_expr(e, changed)
 
     def of(node: Node) -> Body:
-        old = dict(_values(node))
-        new = {name: _of_field(value, changed) for name, value in old.items()}
-        return (node if new == old else replace(node, **new),)  # type: ignore[arg-type]
+        return (with_values(node, changed),)
 
     body = rebuilt(kernel.body, of)
     return kernel if body is kernel.body else replace(kernel, body=body)
@@ -77,21 +72,3 @@ def _is_byte(e: Expr, arrays: frozenset[str]) -> bool:
             return name in arrays and t == UINT8
         case _:
             return False
-
-
-def _values(node: Node) -> Iterator[tuple[str, Any]]:
-    """Fields that have expressions."""
-    for name in _fields(type(node)):
-        if (value := getattr(node, name)) is not None:
-            yield name, value
-
-
-@cache
-def _fields(node: type) -> tuple[str, ...]:
-    kinds = ("Expr", "tuple[Expr, ...]")
-    fields = dataclasses.fields(node)
-    return tuple(f.name for f in fields if str(f.type).removesuffix(" | None") in kinds)
-
-
-def _of_field(value: Any, changed: Any) -> Any:
-    return tuple(map(changed, value)) if isinstance(value, tuple) else changed(value)

@@ -156,8 +156,12 @@ def _is_faster(
     """Whether windows on tensor units take fewer microseconds."""
     if isinstance(window, str) or not find_target(machine.target).has("mma"):
         return False
-    ranks = windows.ranked(window_shape(window, program, known), machine)
-    return bool(ranks) and ranks[0][0] * NARROW < than
+    shape = window_shape(window, program, known)
+    ranks = windows.ranked(shape, machine)
+    if not ranks:
+        return False
+    microseconds, tiling = ranks[0]
+    return microseconds * (NARROW if shape.width < tiling.width else 1) < than
 
 
 def tile_of(

@@ -24,6 +24,7 @@ WARP, SHORT, LONG = 32, 64, 256  # threads of a block
 EACH = (1, 2, 4, 7, 8, 14)  # results of a thread along a dimension of pixels
 ROW = (2, 4, 8)  # along rows of planes
 TOGETHER = 12  # registers less where elements of a row have one address
+AGAIN = 3  # times more for one of its loads: tests of a vector, and of its elements one by one
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
 WRITTEN_OUT = 2048  # multiply-adds of a thread
 STATEMENTS = 600  # of a kernel: loads and sums, vectors twice, as elements as well
@@ -121,8 +122,8 @@ def _ranked(shape: Shape, multiprocessors: int) -> tuple[tuple[float, Tile], ...
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a thread has, the ``registers`` that takes, and what it does: ``instructions``, and
-    lines of the first cache that a warp asks for.
+    """What a thread has, the ``registers`` that takes, and what it does: ``instructions``, those
+    that its warp does besides (``again``), and lines of the first cache that this asks for.
     """
 
     each: tuple[int, ...]
@@ -130,6 +131,7 @@ class _Part:
     rolled: int | None
     registers: int
     instructions: int
+    again: int
     lines: float
     staged: bool
 
@@ -163,18 +165,18 @@ def _parts(shape: Shape) -> Iterator[_Part]:
 
 def _work(
     each: tuple[int, ...], lanes: int, rolled: int | None, staged: bool, shape: Shape
-) -> tuple[int, float]:
+) -> tuple[int, int, float]:
     pixels, weights = (n * _times(rolled, shape) for n in _loads(each, lanes, rolled, shape))
     loads, sums = pixels + weights, prod(each)
     row = each[0] if lanes == 1 and not shape.side else 1
     rows = pixels // _row_loads(row, shape) if row > 1 else 0
     converted = (loads * lanes + rows * (row - 1)) * (shape.bytes < 4)
     beside = SHARED_LOAD if staged else LOAD + (LOOPED if rolled is not None else 0)
-    again = pixels * beside if row > 1 else 0  # tests of vectors, and those of single elements
-    moved = converted + loads * beside + again + sums // (lanes * row) * STORE + sums
+    again = AGAIN * pixels * beside if row > 1 else 0
+    moved = converted + loads * beside + sums // (lanes * row) * STORE + sums
     lines = loads * max(1.0, lanes * shape.bytes * WARP / L1_BYTES)
     lines += rows * max(0.0, row * shape.bytes * WARP / L1_BYTES - 1)
-    return sums * shape.terms + moved + OTHERS, lines
+    return sums * shape.terms + moved + OTHERS, again, lines
 
 
 def _blocks(p: _Part, shape: Shape, multiprocessors: int) -> Iterator[tuple[float, Tile]]:
@@ -206,9 +208,9 @@ def _cost(
         if not resident or spans[shape.channel] % shape.group:
             return None
         instructions += BROUGHT * brought / count
-    issue = share * -(-count // WARP) * max(instructions / 4, p.lines)
+    issue = share * -(-count // WARP) * max((instructions + p.again) / 4, p.lines)
     waiting = -(-share // resident) * (instructions * WAIT + START)
-    text = TEXT * p.instructions / _times(p.rolled, shape)
+    text = TEXT * (p.instructions + p.again) / _times(p.rolled, shape)
     arriving = ARRIVING if p.staged else 0
     return max(issue, waiting) + text + arriving + LAUNCH, resident
 

@@ -173,7 +173,7 @@ def _source(_: Work, after: Work) -> dict[str, str]:
     from selector.gpu.ir.text import print_kernels
 
     passes = {
-        f".{number}-{name}.kir": print_kernels(kernels)
+        f".{number:02}-{name}.kir": print_kernels(kernels)
         for number, (name, kernels) in enumerate(after.kernels)
     }
     return {**passes, ".kir": kernels_text(after), ".cu": source}

@@ -141,12 +141,15 @@ def test_stages_are_dumped_as_numbered_files(
         "01-select.egg",
         "01-select.vir",
         "02-explain.report.txt",
-        *(f"03-emit.{n}-{name}.kir" for n, name in enumerate([WRITTEN, *(p.name for p in PASSES)])),
+        *(
+            f"03-emit.{n:02}-{name}.kir"
+            for n, name in enumerate([WRITTEN, *(p.name for p in PASSES)])
+        ),
         "03-emit.cu",
         "03-emit.kir",
     ]
-    assert files["03-emit.kir"] == files[f"03-emit.{len(PASSES)}-{PASSES[-1].name}.kir"]
-    assert len(parse_kernels(files[f"03-emit.0-{WRITTEN}.kir"])) == 1
+    assert files["03-emit.kir"] == files[f"03-emit.{len(PASSES):02}-{PASSES[-1].name}.kir"]
+    assert len(parse_kernels(files[f"03-emit.00-{WRITTEN}.kir"])) == 1
     assert files["03-emit.cu"] == kernel.source
     (dumped,) = parse_kernels(files["03-emit.kir"])
     assert kernel.source.endswith(print_kernel(dumped))

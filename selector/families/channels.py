@@ -101,8 +101,7 @@ class Tile:
 
     @property
     def row(self) -> bool:
-        """Whether a thread has neighbours along rows of planes."""
-        return self.lanes == 1 and self.each[0] > 1
+        return _in_rows(self.each, self.lanes)
 
     @property
     def vectors(self) -> bool:
@@ -149,7 +148,7 @@ def _parts(shape: Shape) -> Iterator[_Part]:
             pixels, weights = _loads(each, lanes, rolled, shape)
             statements = (sums // lanes + pixels + weights) * (2 if lanes > 1 else 1)
             most = STATEMENTS
-            row = lanes == 1 and each[0] > 1
+            row = _in_rows(each, lanes)
             if row and rolled is not None:
                 continue
             if row:  # pixels and results once more as elements
@@ -158,7 +157,7 @@ def _parts(shape: Shape) -> Iterator[_Part]:
             written = sums <= WRITTEN_OUT and statements <= most
             if not written or registers > MOST:
                 continue
-            for staged in (False,) if shape.side or each[0] > 1 else (False, True):
+            for staged in (False,) if shape.side or row else (False, True):
                 work = _work(each, lanes, rolled, staged, shape)
                 yield _Part(each, lanes, rolled, registers, *work, staged)
 
@@ -168,7 +167,7 @@ def _work(
 ) -> tuple[int, int, float]:
     pixels, weights = (n * _times(rolled, shape) for n in _loads(each, lanes, rolled, shape))
     loads, sums = pixels + weights, prod(each)
-    row = each[0] if lanes == 1 and not shape.side else 1
+    row = each[0] if _in_rows(each, lanes) else 1
     rows = pixels // _row_loads(row, shape) if row > 1 else 0
     converted = (loads * lanes + rows * (row - 1)) * (shape.bytes < 4)
     beside = SHARED_LOAD if staged else LOAD + (LOOPED if rolled is not None else 0)
@@ -286,6 +285,11 @@ def _loads(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Shape) 
     return pixels, weights
 
 
+def _in_rows(each: tuple[int, ...], lanes: int) -> bool:
+    """Whether a thread has neighbours along rows of planes."""
+    return lanes == 1 and each[0] > 1
+
+
 def _row_loads(each: int, shape: Shape) -> int:
     """Of a row of planes for so many neighbours: a vector, and what they read at its ends."""
     return 1 + shape.windows[0].reach(each) - each
@@ -296,5 +300,5 @@ def _registers(each: tuple[int, ...], lanes: int, rolled: int | None, shape: Sha
     d = next((d for d in shape.windowed if d != rolled), 1 if lanes > 1 else 0)
     row = shape.windows[d]
     floats = lanes * (row.reach(each[d]) + row.taps * shape.group)
-    floats -= 2 * TOGETHER if lanes == 1 and each[0] > 1 else 0
+    floats -= 2 * TOGETHER if _in_rows(each, lanes) else 0
     return OTHERS + prod(each) + sum(_loads(each, lanes, rolled, shape)) * words + floats // 2

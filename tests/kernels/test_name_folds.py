@@ -91,9 +91,16 @@ def test_arms_of_a_branch_keep_their_own() -> None:
         (loop(stored(fold(X))),),
         (loop(stored(mirrored(X, IntImm(7)))),),
         (loop(Assign("x", plus(X, 1)), stored(mirrored(X)), over=Y),),
+        (loop(For("rolled", "x", None, number(4), None, (stored(mirrored(X)),)), over=Y),),
         (loop(stored(moved(X, 1))),),
     ],
-    ids=["once", "a constant", "a variable that changes", "nothing that comes around"],
+    ids=[
+        "once",
+        "a constant",
+        "a variable that changes",
+        "one that a loop goes on with",
+        "nothing that comes around",
+    ],
 )
 def test_others_stay(body: Body) -> None:
     assert after(*body) == body

@@ -119,6 +119,8 @@ def _set(node: Node) -> Iterable[str]:
             return (name,)
         case Advance(phase=phase):
             return ("slot", phase)
+        case For(var=name, start=None):  # a variable from before the loop
+            return (name,)
         case _:
             return ()
 

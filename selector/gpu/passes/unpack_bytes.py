@@ -7,7 +7,6 @@ front of the byte: a float that is 2^23 more than it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from selector.gpu.ir.memory import Array, LoadVector
@@ -22,7 +21,7 @@ WORD, BITS = 4, 8  # bytes of a word, and bits of a byte
 
 def unpack_bytes(kernel: Kernel) -> Kernel:
     """The kernel with bytes of such arrays unpacked."""
-    arrays = frozenset(_words(kernel.body))
+    arrays = _words(kernel.body)
     if not arrays:
         return kernel
 
@@ -40,7 +39,7 @@ def unpack_bytes(kernel: Kernel) -> Kernel:
     return kernel if body is kernel.body else replace(kernel, body=body)
 
 
-def _words(body: Body) -> Iterator[str]:
+def _words(body: Body) -> frozenset[str]:
     """Arrays of bytes that are written by whole words only."""
     arrays, others = set[str](), set[str]()
     for node in walk(body):
@@ -56,7 +55,7 @@ def _words(body: Body) -> Iterator[str]:
                 others |= {e.name for e in walk_expr(to) if isinstance(e, Var)}
             case _:
                 pass
-    yield from sorted(arrays - others)
+    return frozenset(arrays - others)
 
 
 def _widened(e: Expr) -> Expr:

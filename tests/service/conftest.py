@@ -44,7 +44,8 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
 
     limits = ("--workers", "1", "--memory-limit", "512", "--time-limit", "100")
-    with running(tmp_path_factory.mktemp("poor"), *limits, before=limit) as found:
+    folder = tmp_path_factory.mktemp("poor")
+    with running(folder, *limits, before=limit, bytecode=False) as found:
         yield found
 
 

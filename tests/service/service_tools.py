@@ -145,10 +145,12 @@ def running(
     *options: str,
     token: str = "",
     before: Callable[[], None] = lambda: None,
+    bytecode: bool = True,
 ) -> Iterator[Server]:
     """A server in a folder of its own: home, working directory, temporary files, store, log.
 
-    ``before`` is called in its process, before it begins.
+    ``before`` is called in its process, before it begins. ``bytecode``: what it imports may be
+    written; half a file of it would break everybody who imports that next.
     """
     for name in ("home", "here", "temporary"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -164,6 +166,7 @@ def running(
     }
     for name in ("XDG_CACHE_HOME", "SELECTOR_DUMP"):
         variables.pop(name, None)
+    variables |= {} if bytecode else {"PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-P", "-m", "selector", "serve", "--port", "0"]
     log = (folder / "log").open("w")
     process = subprocess.Popen(

@@ -7,8 +7,9 @@ Where C has too few tiles for a GPU, its sums are taken apart: a block has the s
 accumulators, and a second kernel adds the parts' sums, a thread those of one result.
 
 Blocks that run at the same time share operands through the L2 cache: where they are numbered in
-bands, they go down so many block rows first, then along n. Neighbours down a band are a cluster and
-bring each other their B; a block that stays goes on to the next tile while its results leave.
+bands, they go down so many block rows first, then along n, or along so many block columns, then
+down m. Neighbours in a band are a cluster and bring each other their B, or A; a block that stays
+goes on to the next tile while its results leave.
 """
 
 from __future__ import annotations
@@ -170,7 +171,10 @@ def _blocks(c: Contraction, tiling: Tiling) -> Any:
     if c.scattered:
         output.reorder(c.n, c.m, *c.batch)
     output.tile(c.n, c.m, no, mo, ni, mi, tiling.n, tiling.m)
-    if tiling.band:
+    if tiling.wide:
+        output.split(no, mb, mr, tiling.band, GUARD)
+        output.reorder(ni, mi, mr, mo, mb).fuse(mr, mo, block).gpu_blocks(block, mb)
+    elif tiling.band:
         output.split(mo, mb, mr, tiling.band, GUARD)
         output.reorder(ni, mi, mr, no, mb).fuse(mr, no, block).gpu_blocks(block, mb)
     else:

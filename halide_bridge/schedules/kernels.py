@@ -92,6 +92,12 @@ def spread(
     if rows > 1:
         stage.split(yi, yi, yu, rows)
         inner = (*inner, yu)
+    threads, deep = (xi, yi), _deep(extents, wide * high)
+    if deep > 1 and outer:
+        zo, zi = new_variables(script, outer[0], "zo", "zi")
+        stage.split(outer[0], zo, zi, deep)
+        outer, threads = (zo, *outer[1:]), (xi, yi, zi)
+        extents = (*extents[:2], -(-extents[2] // deep), *extents[3:])
     one = length is not None and length <= wide * lanes  # block along the first dimension
     z = tuple(outer) if one else fused(script, stage, outer)
     plane = (yo,) if one else (xo, yo)
@@ -101,11 +107,12 @@ def spread(
         counts = [-(-n // e) for n, e in zip(extents, (wide * lanes, high * rows), strict=False)]
         counts += far if one else [prod(far)]
         blocks = _longest_first(blocks, dict(zip(map(id, (xo, yo, *z)), counts, strict=False)))
-    stage.reorder(*inner, xi, yi, *((xo,) if one else ()), *blocks)
+    stage.reorder(*inner, *threads, *((xo,) if one else ()), *blocks)
     if rows > 1:
         stage.unroll(yu)
-    stage.gpu_blocks(*blocks).gpu_threads(xi, yi)
-    text = f"{wide} x {high} threads" + (f", {rows} rows each" if rows > 1 else "")
+    stage.gpu_blocks(*blocks).gpu_threads(*threads)
+    text = f"{wide} x {high}" + f" x {deep}" * (len(threads) > 2) + " threads"
+    text += f", {rows} rows each" if rows > 1 else ""
     text += f", {lanes} neighbours each" * (lanes > 1) + f" in every {turn}" * bool(turn)
     first, along = serial[0] if serial else xi, y if rows > 1 else parallel[0]
     return Grid(first, rows, lanes, along, blocks[0], text)
@@ -132,7 +139,17 @@ def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
         most = min(most, 1 << (-(-extents[1] // rows) - 1).bit_length())
         return LANES * WARPS // most, most
     high = [h for h in (most, most // 2, most // 4) if h == most or h >= WARPS]
-    return wide, min(high, key=lambda h: -(-extents[1] // (h * rows)) * h)
+    least = min(high, key=lambda h: -(-extents[1] // (h * rows)) * h)
+    if len(extents) > 2:  # the others are along the third
+        least = min(least, 1 << (-(-extents[1] // rows) - 1).bit_length())
+    return wide, least
+
+
+def _deep(extents: Sequence[int], threads: int) -> int:
+    """Threads of a block along the third dimension, where the first two have few."""
+    if len(extents) < 3:
+        return 1
+    return max(1, min(LANES * WARPS // threads, 1 << (extents[2].bit_length() - 1)))
 
 
 def vectors(script: Script, stage: Recorded, x: Any, threads: int, lanes: int) -> tuple[Any, ...]:

@@ -468,8 +468,7 @@ def test_where_the_model_promises_little_the_usual_tiling_is_picked() -> None:
 def test_much_that_becomes_of_sums_is_shared_by_groups(
     m: int, n: int, k: int, operations: int
 ) -> None:
-    """With one group those took 19 to 58 % longer on an H200; a store alone has tiles for one."""
+    """With one group those took 19 to 58 % longer on an H200."""
     shape = Shape(m, n, k, result_bytes=4, along_b=True, reads=True)
     machine = machine_for("sm_90a", "H200")
-    assert pick(shape, machine).parts == 1
     assert pick(replace(shape, operations=operations), machine).parts > 1

@@ -11,7 +11,7 @@ from selector.families.contraction.cost import estimate, least
 from selector.families.contraction.limits import why_not
 from selector.families.contraction.space import copies, finished, space, tiles, worth_copying
 from selector.families.contraction.tiling import Shape, Tiling
-from selector.families.contraction.usual import WORTH, usual
+from selector.families.contraction.usual import WORTH, WORTH_OF_BYTES, usual
 from selector.machine.choice import machine_named
 from selector.machine.record import Machine
 from selector.targets import find_target
@@ -35,7 +35,8 @@ def pick(shape: Shape, machine: Machine) -> Tiling:
     known = usual(shape, machine)
     if why_not(known, shape, find_target(machine.target)):
         return best(shape, machine)
-    below = WORTH * estimate(known, shape, machine).microseconds
+    worth = WORTH_OF_BYTES if shape.integers else WORTH
+    below = worth * estimate(known, shape, machine).microseconds
     return _best(shape, machine.name, below) or known
 
 

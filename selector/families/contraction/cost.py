@@ -9,6 +9,7 @@ many blocks a multiprocessor has at a time decides how much of that is hidden.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import gcd
 
@@ -30,6 +31,7 @@ from selector.targets import Multiprocessor, Target, find_target
 
 SUM_BYTES = 4
 MOST_IN_CLUSTER = 2  # blocks
+MANY_RUNS = 12  # of a block, one after the other, of which most are alike
 MOST_STAYING = 2  # blocks that stay on a multiprocessor
 ONE_BY_ONE = 4  # times as long operations on results take that lanes store so
 STRIP = 32  # columns of a vector statement whose results leave as one box
@@ -86,7 +88,9 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
         storing = last + storing * (rounds - 1) / together
     if t.part:
         waiting += _adding(t, shape, machine, fitted)
-    p = fitted.overlap
+    turns = rounds * -(-t.own(shape.k) // t.k)
+    long = turns >= MANY_RUNS and not shape.integers
+    p = fitted.overlap if long else fitted.overlap_few
     at_once = (max(memory, leaving), cache, filling, multiplying)
     overlapped = sum(part**p for part in at_once) ** (1 / p)
     return Estimate(
@@ -108,7 +112,9 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     together = min(blocks, _beside(t, shape, sm, 0, stays=False))
     at_a_time = max(together, min(blocks, MOST_STAYING)) if stays else together
     run = max(LINE, 1 << (shape.k - 1).bit_length())  # no shorter than any of the space
-    twice = asked_twice(t, copied, run, MOST_IN_CLUSTER, shape, fitted) * t.own(shape.k)
+    ways = (t, replace(t, wide=True)) if stays else (t,)
+    twice = min(asked_twice(x, copied, run, MOST_IN_CLUSTER, shape, fitted) for x in ways)
+    twice *= t.own(shape.k)
     kilobytes = blocks * (sum(operand_bytes(t, shape)) * t.own(shape.k) + twice) / 1e3
     beyond = -shape.m % t.m, -shape.n % t.n
     void = beyond_operands(t, copied, shape, blocks, beyond) * fitted.void
@@ -160,12 +166,13 @@ def _memory(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, at_once: 
     size = shape.bytes
     operands = shape.batch * (shape.m + shape.n) * shape.k * size
     if operands > machine.l2_bytes // 2:
-        tall, wide = neighbours(at_once, t.band, -(-shape.m // t.m), -(-shape.n // t.n))
+        tall, wide = neighbours(t, at_once, -(-shape.m // t.m), -(-shape.n // t.n))
         waves = (shape.m / (tall * t.m)) * (shape.n / (wide * t.n))
         anew = shape.batch * waves * (tall * t.m + wide * t.n) * shape.k * size
         operands = max(operands, min(anew, 2.0 * operands))
     results = shape.batch * shape.m * shape.n * shape.result_bytes
-    return (operands + results * _shared(t, shape, fitted)) / 1e6 / machine.copy
+    slower = fitted.warps_read if t.unit == "warp" else 1.0
+    return (slower * operands + results * _shared(t, shape, fitted)) / 1e6 / machine.copy
 
 
 def _shared(t: Tiling, shape: Shape, fitted: Fitted) -> float:
@@ -206,7 +213,8 @@ def _clocks(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
         rate: Rate = "wgmma.s8" if shape.integers else "wgmma.f16"
         full = 64 * t.depth * t.columns * slower / machine.rates[rate]
         # The rows are read again for few columns.
-        return t.parts * t.rows / 64 / t.depth * max(full, full / 2 + 16)
+        busy = 1.0 if shape.integers else fitted.busy  # bytes: not measured
+        return busy * t.parts * t.rows / 64 / t.depth * max(full, full / 2 + 16)
     rate = "mma.s8" if shape.integers else "mma.f16"
     macs = t.m * t.n * slower
     across = shape.across if shape.integers else ""
@@ -233,9 +241,16 @@ def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together
 
 
 def _working(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:
-    """What becomes of a block's sums, by its threads, slower where they store one by one."""
-    operations = 0 if t.part else shape.operations * (ONE_BY_ONE if t.swapped else 1)
-    return fitted.operation * operations * t.accumulators / machine.megahertz
+    """What becomes of a block's sums, by its threads, slower where they store one by one; where
+    strips are narrow, no box stores them, and each waits for what it reads.
+    """
+    if t.part:
+        return 0.0
+    operations = shape.operations * (ONE_BY_ONE if t.swapped else 1)
+    clocks = fitted.operation * operations * t.accumulators
+    if shape.reads and t.unit == "group" and not t.swapped and t.columns % STRIP:
+        clocks += fitted.fetch * t.columns / t.vector_columns * t.rows / t.instruction_rows
+    return clocks / machine.megahertz
 
 
 def _adding(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted) -> float:

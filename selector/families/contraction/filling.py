@@ -57,10 +57,10 @@ def _through(t: Tiling, shape: Shape, fitted: Fitted, *, at_once: bool) -> float
     ]
     own = sum(rows)
     if t.cluster > 1:
-        shared = rows[1] if t.band else rows[0]
+        shared = rows["AB".index(t.shared)]
         own = fitted.shared_twice * (own - shared * (1 - 1 / t.cluster))
     elif at_once:
-        down, across = neighbours(NEIGHBOURS, t.band, -(-shape.m // t.m), -(-shape.n // t.n))
+        down, across = neighbours(t, NEIGHBOURS, -(-shape.m // t.m), -(-shape.n // t.n))
         once = (down * rows[0] + across * rows[1]) / NEIGHBOURS
         own -= fitted.merged * max(own - once, 0.0)
     return own * t.own(shape.k)
@@ -98,7 +98,7 @@ def asked_twice(
             if extent > tile and tile * shape.bytes % LINE:
                 more += fitted.parts_of_lines
         if more:
-            found += more * rows / (cluster if (name == "B") == (t.band > 0) else 1)
+            found += more * rows / (cluster if name == t.shared else 1)
     return found
 
 
@@ -127,6 +127,8 @@ def beyond_operands(
 def tiles_of(t: Tiling, shape: Shape) -> tuple[int, int]:
     """Rows and columns of tiles, with those beyond C."""
     tiles_m, tiles_n = -(-shape.m // t.m), -(-shape.n // t.n)
+    if t.wide:
+        return tiles_m, -(-tiles_n // t.band) * t.band
     if t.band:  # all bands are as high: blocks beyond C multiply for nothing
         return -(-tiles_m // t.band) * t.band, tiles_n
     return tiles_m, -(-tiles_n // t.cluster) * t.cluster

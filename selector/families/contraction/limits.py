@@ -15,6 +15,7 @@ WARP_OTHERS = 64  # of a thread of a warp, which has its operands in registers a
 BESIDE = 26  # registers that a thread of a group is given beside its accumulators, at least
 PLACES, PLACE = 40, 8  # of a thread whose operands' places are kept: of all, and of a product
 MOST_TURNED = 32  # accumulators of a thread that turns bytes of A alone
+FEEDING, PARTED = 32, 240  # of a thread of a group that feeds; of others, at most, beside one
 MANY = 88  # that threads of more than two groups are given in any case
 BOX = 2048  # bytes of results that a warp has on their way while its block stays
 MOST_STAGES = 16
@@ -61,6 +62,8 @@ def _in_parts(t: Tiling, target: Target) -> str:
 
 def _asked(t: Tiling, shape: Shape, target: Target) -> str:
     """Directives that do not go together, or with these operands."""
+    if t.wide and not t.band:
+        return "block columns are numbered in bands"
     if not 1 <= t.stages <= MOST_STAGES:
         return f"a ring has 1 to {MOST_STAGES} stages"
     if shape.single and t.unit == "warp" and t.self_fed:
@@ -101,12 +104,10 @@ def _lies_along(name: str, copied: str, shape: Shape) -> bool:
 
 
 def _shares(t: Tiling, shape: Shape) -> bool:
-    """Whether neighbours can bring each other equal parts of what both read: of B down a band, of A
-    where blocks are numbered along n.
-    """
+    """Whether neighbours can bring each other equal parts of what both read."""
     if t.cluster > MOST_CLUSTER or (t.band and t.band % t.cluster):
         return False
-    name, extent = ("B", t.n) if t.band else ("A", t.m)
+    name, extent = t.shared, t.n if t.shared == "B" else t.m
     rows, inner = (extent, t.k) if _lies_along(name, t.copied, shape) else (t.k, extent)
     panels = -(-inner * shape.bytes // LINE)
     return panels % t.cluster == 0 or rows % (8 * t.cluster) == 0
@@ -156,10 +157,18 @@ def registers_given(t: Tiling, shape: Shape, run: int, *, stays: bool) -> int:
 
 
 def registers_left(t: Tiling, target: Target, blocks: int = 1) -> int:
-    """Of a thread, when so many blocks are on a multiprocessor."""
+    """Of a thread that multiplies, when so many blocks are on a multiprocessor. A group that feeds
+    a block which is alone there gives the others what it does not need.
+    """
     assert target.multiprocessor is not None
     threads = max(blocks, 1) * t.threads
-    return min(target.registers, target.multiprocessor.registers // threads // 8 * 8)
+    equal = min(target.registers, target.multiprocessor.registers // threads // 8 * 8)
+    groups = t.parts * t.teams
+    fits = t.columns // 2 + BESIDE <= equal  # an instruction, whatever is given later
+    if t.unit == "warp" or blocks > 1 or t.threads == 128 * groups or not fits:
+        return equal
+    parted = (equal * (groups + 1) - FEEDING) // groups // 8 * 8
+    return max(equal, min(parted, PARTED))
 
 
 def shared_bytes(t: Tiling, shape: Shape) -> int:

@@ -20,14 +20,14 @@ from selector.families.contraction.tiling import (
     NEIGHBOURS,
     Shape,
     Tiling,
-    neighbours,
+    in_band,
 )
 from selector.machine.record import Machine
 from selector.targets import Target, find_target
 
 # Rows of C and groups along m; columns of C.
 GROUP_ROWS = ((64, 1), (128, 1), (128, 2), (192, 3), (256, 2), (256, 4))
-GROUP_COLUMNS = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
+GROUP_COLUMNS = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
 # Swapped: columns of C and groups along n; rows of C.
 SWAPPED_COLUMNS = ((64, 1), (128, 2), (192, 3))
 SWAPPED_ROWS = (8, 16, 24, 32, 48, 64)
@@ -167,13 +167,13 @@ def _rings(t: Tiling, copied: str, run: int, shape: Shape, machine: Machine) -> 
     swizzled = fed or t.unit == "group"
     runs = max(2, -(-t.own(shape.k) // k))
     slot = slot_bytes(t.m, t.n, k, copied, shape, swizzled=swizzled)
-    for cluster, persistent, band in _grids(t, shape, machine):
+    for cluster, persistent, band, wide in _grids(t, shape, machine):
         kept = OWN_RESULTS * t.parts * persistent
         most = MOST_STAGES if persistent else runs  # the rings of blocks that stay go on
         for stages in _deep(slot, most, target.shared_memory - kept, persistent):
             yield Tiling(
                 t.n, t.m, k, t.parts_n, t.parts_m, stages, t.unit, t.depth, t.swapped,
-                band, persistent, 1, cluster, fed, copied, part=t.part, adders=t.adders,
+                band, persistent, 1, cluster, fed, copied, part=t.part, adders=t.adders, wide=wide,
             )  # fmt: skip
 
 
@@ -208,20 +208,32 @@ def worth_copying(shape: Shape) -> str:
     return "".join(x for x in "AB" if x in shape.across or x in odd)
 
 
-def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int, int]]:
-    """Blocks of a cluster, those that stay on a multiprocessor, and block rows of a band."""
-    tiles_m = -(-shape.m // t.m)
-    tiles = tiles_m * -(-shape.n // t.n) * shape.batch
+def _grids(t: Tiling, shape: Shape, machine: Machine) -> Iterator[tuple[int, int, int, bool]]:
+    """Blocks of a cluster, those that stay on a multiprocessor, and block rows, or columns, of a
+    band.
+    """
+    tiles_m, tiles_n = -(-shape.m // t.m), -(-shape.n // t.n)
+    tiles = tiles_m * tiles_n * shape.batch
     at_once = tiles * t.sums(shape.k) <= machine.multiprocessors
-    for cluster in (1, 2) if t.unit == "group" and tiles_m > 1 and t.m >= 64 else (1,):
-        band = t.band and band_of(tiles_m, cluster)
+    stays = t.unit == "group" and not t.part and tiles > machine.multiprocessors
+    for cluster, wide in _clusters(t, tiles_m, tiles_n, wide=stays and not shape.integers):
+        band = t.band and band_of(tiles_n if wide else tiles_m, cluster)
         if band and cluster == 1 and at_once:
-            band = band_at_once(tiles_m, -(-shape.n // t.n), t.m, t.n)
-        yield cluster, 0, band
-        if t.unit == "group" and not t.part and tiles > machine.multiprocessors:
-            yield cluster, 1, band
+            band = band_at_once(tiles_m, tiles_n, t.m, t.n)
+        yield cluster, 0, band, wide
+        if stays:
+            yield cluster, 1, band, wide
             if tiles >= 2 * machine.multiprocessors:
-                yield cluster, 2, band
+                yield cluster, 2, band, wide
+
+
+def _clusters(t: Tiling, tiles_m: int, tiles_n: int, *, wide: bool) -> Iterator[tuple[int, bool]]:
+    """Blocks of a cluster, and whether they lie along n."""
+    yield 1, False
+    if t.unit == "group" and tiles_m > 1 and t.m >= 64:
+        yield 2, False
+    if wide and tiles_n > 1:
+        yield 2, True
 
 
 @lru_cache(maxsize=1024)
@@ -240,7 +252,7 @@ def band_at_once(tiles_m: int, tiles_n: int, m: int, n: int) -> int:
     """
 
     def read(band: int) -> tuple[int, int]:
-        down, across = neighbours(NEIGHBOURS, band, tiles_m, tiles_n)
+        down, across = in_band(NEIGHBOURS, band, tiles_m, tiles_n)
         return -(-tiles_m // band) * band * (down * m + across * n), abs(band - USUAL_BAND)
 
     return min(range(1, HIGHEST_BAND + 1), key=read)

@@ -80,7 +80,8 @@ class Tiling:
     ``depth``: elements of the sum in an instruction of a group. ``tall``: that has 128 rows, in
     tensor memory (tcgen05). ``swapped``: the columns of C, not
     its rows, are the rows of the instruction, so that a narrow tile has few rows of C. ``band``:
-    blocks are numbered down that many block rows first, then along n (0: along n first).
+    blocks are numbered down that many block rows first, then along n (0: along n first); ``wide``:
+    along that many block columns first, then down m. Neighbours, a ``cluster``, share B, or A.
     ``copied``: operands (any of "AB") that a kernel of their own copies before, into rows that
     begin at multiples of 16 bytes; what is ``across`` also into rows along the sum.
     ``persistent``, ``teams``, ``cluster``, ``self_fed``: the directives of these names, 0, 1, 1 and
@@ -107,6 +108,12 @@ class Tiling:
     tall: bool = False
     part: int = 0
     adders: int = 1
+    wide: bool = False
+
+    @property
+    def shared(self) -> str:
+        """The operand that neighbours both read."""
+        return "B" if self.band and not self.wide else "A"
 
     def sums(self, k: int) -> int:
         """Parts of a sum over ``k``."""
@@ -192,6 +199,7 @@ class Tiling:
             ("-tall", self.tall),
             ("-swapped", self.swapped),
             (f"-band{self.band}", self.band not in (0, 8)),
+            ("-wide", self.wide),
             (f"-persistent{self.persistent}", self.persistent),
             (f"-teams{self.teams}", self.teams > 1),
             (f"-cluster{self.cluster}", self.cluster > 1),
@@ -203,10 +211,16 @@ class Tiling:
         return text + "".join(part for part, wanted in said if wanted)
 
 
-def neighbours(count: int, band: int, tiles_m: int, tiles_n: int) -> tuple[int, int]:
-    """Rows and columns of the tiles of so many blocks whose numbers follow each other: they go down
-    a band first (0: along n).
-    """
+def neighbours(t: Tiling, count: int, tiles_m: int, tiles_n: int) -> tuple[int, int]:
+    """Rows and columns of the tiles of so many blocks whose numbers follow each other."""
+    if t.wide:
+        wide, tall = in_band(count, t.band, tiles_n, tiles_m)
+        return tall, wide
+    return in_band(count, t.band, tiles_m, tiles_n)
+
+
+def in_band(count: int, band: int, tiles_m: int, tiles_n: int) -> tuple[int, int]:
+    """The same where they go down a band first (0: along n)."""
     down = min(band or 1, tiles_m)
     across = min(tiles_n, -(-count // down))
     return min(tiles_m, down * max(1, count // (down * across))), across

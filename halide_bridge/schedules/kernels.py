@@ -90,14 +90,10 @@ def spread(
     inner = (*vectors(script, stage, x, wide, lanes), *turns, *serial)
     stage.split(y, yo, yi, high * rows)
     if rows > 1:
-        stage.split(yi, yi, yu, rows)
+        stage.split(yi, yi, yu, rows).unroll(yu)
         inner = (*inner, yu)
-    threads, deep = (xi, yi), _deep(extents, wide * high)
-    if deep > 1 and outer:
-        zo, zi = new_variables(script, outer[0], "zo", "zi")
-        stage.split(outer[0], zo, zi, deep)
-        outer, threads = (zo, *outer[1:]), (xi, yi, zi)
-        extents = (*extents[:2], -(-extents[2] // deep), *extents[3:])
+    outer, third, deep = _third(script, stage, outer, _deep(extents, wide * high))
+    extents = [-(-n // deep) if d == 2 else n for d, n in enumerate(extents)]
     one = length is not None and length <= wide * lanes  # block along the first dimension
     z = tuple(outer) if one else fused(script, stage, outer)
     plane = (yo,) if one else (xo, yo)
@@ -107,13 +103,9 @@ def spread(
         counts = [-(-n // e) for n, e in zip(extents, (wide * lanes, high * rows), strict=False)]
         counts += far if one else [prod(far)]
         blocks = _longest_first(blocks, dict(zip(map(id, (xo, yo, *z)), counts, strict=False)))
-    stage.reorder(*inner, *threads, *((xo,) if one else ()), *blocks)
-    if rows > 1:
-        stage.unroll(yu)
-    stage.gpu_blocks(*blocks).gpu_threads(*threads)
-    text = f"{wide} x {high}" + f" x {deep}" * (len(threads) > 2) + " threads"
-    text += f", {rows} rows each" if rows > 1 else ""
-    text += f", {lanes} neighbours each" * (lanes > 1) + f" in every {turn}" * bool(turn)
+    stage.reorder(*inner, xi, yi, *third, *((xo,) if one else ()), *blocks)
+    stage.gpu_blocks(*blocks).gpu_threads(xi, yi, *third)
+    text = _said((wide, high, deep), rows, lanes, turn)
     first, along = serial[0] if serial else xi, y if rows > 1 else parallel[0]
     return Grid(first, rows, lanes, along, blocks[0], text)
 
@@ -143,6 +135,26 @@ def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
     if len(extents) > 2:  # the others are along the third
         least = min(least, 1 << (-(-extents[1] // rows) - 1).bit_length())
     return wide, least
+
+
+def _third(
+    script: Script, stage: Recorded, outer: Sequence[Any], deep: int
+) -> tuple[Sequence[Any], tuple[Any, ...], int]:
+    """Loops over blocks, and over so many threads, if these are several and there is a third
+    dimension.
+    """
+    if deep == 1 or not outer:
+        return outer, (), 1
+    zo, zi = new_variables(script, outer[0], "zo", "zi")
+    stage.split(outer[0], zo, zi, deep)
+    return (zo, *outer[1:]), (zi,), deep
+
+
+def _said(threads: tuple[int, int, int], rows: int, lanes: int, turn: int) -> str:
+    wide, high, deep = threads
+    text = f"{wide} x {high}" + f" x {deep}" * (deep > 1) + " threads"
+    text += f", {rows} rows each" * (rows > 1)
+    return text + f", {lanes} neighbours each" * (lanes > 1) + f" in every {turn}" * bool(turn)
 
 
 def _deep(extents: Sequence[int], threads: int) -> int:

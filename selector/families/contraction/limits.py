@@ -34,6 +34,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str:
 
 def _indivisible(t: Tiling, shape: Shape) -> str:
     """What the parts and instructions do not divide."""
+    if t.wide and not t.band:
+        return "block columns are numbered in bands"
     step = 32 // shape.bytes  # of the sum in an instruction
     if t.n % t.parts_n or t.m % t.parts_m:
         return "the parts do not divide the tile"
@@ -62,8 +64,6 @@ def _in_parts(t: Tiling, target: Target) -> str:
 
 def _asked(t: Tiling, shape: Shape, target: Target) -> str:
     """Directives that do not go together, or with these operands."""
-    if t.wide and not t.band:
-        return "block columns are numbered in bands"
     if not 1 <= t.stages <= MOST_STAGES:
         return f"a ring has 1 to {MOST_STAGES} stages"
     if shape.single and t.unit == "warp" and t.self_fed:

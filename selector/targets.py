@@ -15,6 +15,7 @@ COMPILE_ONLY = "compile-only, not run on this hardware"
 # Elements of a box of the copy engine along a dimension, with those between them, at most (CUDA
 # Driver API, cuTensorMapEncodeTiled).
 LARGEST_BOX = 256
+LEAST_KEPT, MOST_GIVEN = 32, 240  # registers of a thread: of one that feeds others, of any other
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,13 @@ def find_target(name: str) -> Target:
             f"unknown target {name!r}", hint=f"known targets: cuda, {', '.join(TARGETS)}"
         )
     return TARGETS[name]
+
+
+def given_registers(equal: int, groups: int) -> int:
+    """Registers of a thread of so many groups that multiply, where one more only feeds them and
+    gives them what it does not need of its ``equal`` share (PTX ISA, ``setmaxnreg``: steps of 8).
+    """
+    return min(MOST_GIVEN, (equal * (groups + 1) - LEAST_KEPT) // groups // 8 * 8)
 
 
 def runs_on(target: Target, capability: int) -> bool:

@@ -171,12 +171,10 @@ def _blocks(c: Contraction, tiling: Tiling) -> Any:
     if c.scattered:
         output.reorder(c.n, c.m, *c.batch)
     output.tile(c.n, c.m, no, mo, ni, mi, tiling.n, tiling.m)
-    if tiling.wide:
-        output.split(no, mb, mr, tiling.band, GUARD)
-        output.reorder(ni, mi, mr, mo, mb).fuse(mr, mo, block).gpu_blocks(block, mb)
-    elif tiling.band:
-        output.split(mo, mb, mr, tiling.band, GUARD)
-        output.reorder(ni, mi, mr, no, mb).fuse(mr, no, block).gpu_blocks(block, mb)
+    if tiling.band:
+        first, then = (no, mo) if tiling.wide else (mo, no)
+        output.split(first, mb, mr, tiling.band, GUARD)
+        output.reorder(ni, mi, mr, then, mb).fuse(mr, then, block).gpu_blocks(block, mb)
     else:
         block = no
         output.gpu_blocks(no, mo)

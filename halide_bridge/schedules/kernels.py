@@ -92,7 +92,7 @@ def spread(
     if rows > 1:
         stage.split(yi, yi, yu, rows).unroll(yu)
         inner = (*inner, yu)
-    outer, third, deep = _third(script, stage, outer, _deep(extents, wide * high))
+    outer, third, deep = _third(script, stage, outer, extents, wide * high)
     extents = [-(-n // deep) if d == 2 else n for d, n in enumerate(extents)]
     one = length is not None and length <= wide * lanes  # block along the first dimension
     z = tuple(outer) if one else fused(script, stage, outer)
@@ -125,26 +125,33 @@ def _threads(extents: Sequence[int], rows: int, lanes: int) -> tuple[int, int]:
     """
     if not extents:
         return LANES, WARPS
-    wide = min(LANES, 1 << (-(-extents[0] // lanes) - 1).bit_length())
+    wide = min(LANES, power_of_two(-(-extents[0] // lanes)))
     most = LANES * WARPS // wide
     if wide == LANES:  # fewer where there are few along the second
-        most = min(most, 1 << (-(-extents[1] // rows) - 1).bit_length())
+        most = min(most, power_of_two(-(-extents[1] // rows)))
         return LANES * WARPS // most, most
     high = [h for h in (most, most // 2, most // 4) if h == most or h >= WARPS]
-    least = min(high, key=lambda h: -(-extents[1] // (h * rows)) * h)
+    found = min(high, key=lambda h: -(-extents[1] // (h * rows)) * h)
     if len(extents) > 2:  # the others are along the third
-        least = min(least, 1 << (-(-extents[1] // rows) - 1).bit_length())
-    return wide, least
+        found = min(found, power_of_two(-(-extents[1] // rows)))
+    return wide, found
+
+
+def power_of_two(n: int) -> int:
+    """The smallest that is not less."""
+    return 1 << max(0, n - 1).bit_length()
 
 
 def _third(
-    script: Script, stage: Recorded, outer: Sequence[Any], deep: int
+    script: Script, stage: Recorded, outer: Sequence[Any], extents: Sequence[int], threads: int
 ) -> tuple[Sequence[Any], tuple[Any, ...], int]:
-    """Loops over blocks, and over so many threads, if these are several and there is a third
-    dimension.
+    """Loops over blocks, and over threads of a block along the third dimension, where the first two
+    have few ``threads``; how many these are.
     """
-    if deep == 1 or not outer:
+    room = LANES * WARPS // threads
+    if not outer or len(extents) < 3 or min(room, extents[2]) < 2:
         return outer, (), 1
+    deep = min(room, 1 << extents[2].bit_length() - 1)
     zo, zi = new_variables(script, outer[0], "zo", "zi")
     stage.split(outer[0], zo, zi, deep)
     return (zo, *outer[1:]), (zi,), deep
@@ -155,13 +162,6 @@ def _said(threads: tuple[int, int, int], rows: int, lanes: int, turn: int) -> st
     text = f"{wide} x {high}" + f" x {deep}" * (deep > 1) + " threads"
     text += f", {rows} rows each" * (rows > 1)
     return text + f", {lanes} neighbours each" * (lanes > 1) + f" in every {turn}" * bool(turn)
-
-
-def _deep(extents: Sequence[int], threads: int) -> int:
-    """Threads of a block along the third dimension, where the first two have few."""
-    if len(extents) < 3:
-        return 1
-    return max(1, min(LANES * WARPS // threads, 1 << (extents[2].bit_length() - 1)))
 
 
 def vectors(script: Script, stage: Recorded, x: Any, threads: int, lanes: int) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, fused, vectors
+from halide_bridge.schedules.kernels import LANES, LINE, WARPS, Grid, fused, power_of_two, vectors
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.stock import GPU_SHARED
 from selector.dataclass import dataclass
@@ -140,10 +140,10 @@ def threads_of(
         return UNKNOWN
     fewest = FEWEST if lanes > 1 else LANES
     each = min(ELEMENTS, max(FEWER, SHARE // bytes_)) if lanes > 1 else SINGLE
-    threads = _power(-(-extent // each))
+    threads = power_of_two(-(-extent // each))
     if lanes > 1 and threads < LANES:
         each = FEWER
-        threads = min(LANES, _power(-(-extent // each)))
+        threads = min(LANES, power_of_two(-(-extent // each)))
     if lanes > 1 and threads > LANES:  # half as many where a fifth would have nothing to do
         turns, half = (-(-extent // (n * lanes)) for n in (threads, threads // 2))
         idle = 5 * turns * threads * lanes > 6 * extent
@@ -151,11 +151,6 @@ def threads_of(
     if not stored and threads > EACH and extent * bytes_ <= EACH * BYTES:
         threads = EACH
     return min(most, max(fewest, threads))
-
-
-def _power(n: int) -> int:
-    """The power of two that is not less."""
-    return 1 << (n - 1).bit_length()
 
 
 def most_threads(rows: int, multiprocessors: int) -> int:
@@ -287,9 +282,9 @@ def columns_in_parts(
         line = rl
     (v,) = script.variables("v")
     parts = update.rfactor(rv, v)
-    wide = min(LANES, max(WARPS, _power(-(-width // lanes))))
+    wide = min(LANES, max(WARPS, power_of_two(-(-width // lanes))))
     found = Columns(parts, x, line, WARPS * LANES // wide)
     columns(script, parts.in_(), x, [found], lanes, wide)
     many = told > TURNS * JOINED * HEIGHT
-    few = _power(-(-told // HEIGHT)) if told and not rvars else JOINED
+    few = power_of_two(-(-told // HEIGHT)) if told and not rvars else JOINED
     return Columns(func, x, rv, DEEP if many else min(JOINED, few))

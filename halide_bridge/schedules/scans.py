@@ -11,7 +11,7 @@ from typing import Any
 
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.asked import resident_blocks
-from halide_bridge.schedules.kernels import FUSED, LANES, Grid, fused
+from halide_bridge.schedules.kernels import FUSED, LANES, Grid, fused, power_of_two
 from halide_bridge.schedules.recognise.facts import Placement
 from halide_bridge.schedules.recognise.program import Member, Stage, number
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -147,18 +147,18 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     args = [a for d, a in enumerate(func.args()) if d != scan.along]
     down = scan.along > 0
     steps = DOWN_STEPS if down else STEPS
-    few = _power(-(-scan.memory // STEPS))  # threads whose tile is as long as the memory
+    few = power_of_two(-(-scan.memory // STEPS))  # threads whose tile is as long as the memory
     alone = not down and scan.memory > 0 and few <= ROW
-    threads = few if alone else min(DOWN if down else ROW, _power(-(-scan.steps // steps)))
+    threads = few if alone else min(DOWN if down else ROW, power_of_two(-(-scan.steps // steps)))
     threads = max(threads, 2 if down else LANES)
     tiles = -(-scan.steps // (steps * threads))
     groups = max(1, scan.rows // LANES if down else scan.rows)
     resident = RESIDENT_THREADS // threads
     if alone:
-        each = min(LONG, _power(-(-tiles * groups // (resident * machine.multiprocessors))))
+        each = min(LONG, power_of_two(-(-tiles * groups // (resident * machine.multiprocessors))))
     else:
-        each = _power(tiles * groups // (WAVES * machine.multiprocessors))
-        each = max(each, _power(tiles // CHAIN))
+        each = power_of_two(tiles * groups // (WAVES * machine.multiprocessors))
+        each = max(each, power_of_two(tiles // CHAIN))
     blocks: list[Any] = []
     if not args or each < tiles:
         (rb,) = script.rvars("rb")
@@ -183,8 +183,3 @@ def by_scan(script: Script, func: Recorded, scan: Scan, machine: Machine) -> Gri
     elif scan.linked and not down and threads == ROW and scan.order <= FEW:
         resident_blocks(func, RESIDENT)
     return Grid(text=f"scans by {threads} threads of {steps} steps")
-
-
-def _power(n: int) -> int:
-    """The smallest power of two that is not less."""
-    return 1 << max(0, n - 1).bit_length()

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from halide_bridge.names import plain
-from halide_bridge.schedules.kernels import LANES, Grid, fused
+from halide_bridge.schedules.kernels import LANES, Grid, fused, power_of_two
 from halide_bridge.schedules.recognise.program import Member, Reduced, Stage, accesses
 from halide_bridge.schedules.recorder import Script
 from halide_bridge.schedules.scans import pace
@@ -94,7 +94,7 @@ def by_steps(script: Script, member: Member, stage: Stage, steps: Steps) -> Grid
     update.allow_race_conditions()
     threads, along = 1, list[Any]()
     for n, extent, letter in zip(steps.within, steps.extents, "xy", strict=False):
-        many = min(MOST // threads, max(1, 1 << (extent - 1).bit_length()))
+        many = min(MOST // threads, power_of_two(extent))
         if many > 1:
             ro, ri = script.rvars(f"r{letter}o", f"r{letter}i")
             update.split(loops[n], ro, ri, many)

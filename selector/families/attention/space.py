@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from selector.families.attention.tiling import COLUMNS, DEPTH, GROUP_ROWS, Shape, Tiling, padded
 from selector.machine.record import Machine
-from selector.targets import Target, find_target
+from selector.targets import MOST_GIVEN, Target, find_target, given_registers
 
 UNITS = (1, 2, 3, 4)
 KEYS = (64, 80, 96, 128, 160)
@@ -15,8 +15,7 @@ FEWEST_KEYS = 16  # of a turn
 FEW_KEYS = (32, FEWEST_KEYS)  # where there are so few that a loop has no other
 STAGES = (2, 3)
 LEAST_RUNS = 2  # of keys, of a part
-# Registers of a thread in each group, of any thread, of one that feeds.
-REGISTERS, MOST, FEEDING = 512, 240, 32
+REGISTERS = 512  # of a thread in each group of a multiprocessor
 OTHERS = 25  # registers of a thread beside sums, scores and weights
 BESIDE = 2048  # bytes of shared memory for alignment and barriers
 
@@ -90,7 +89,7 @@ def for_warps(shape: Shape, machine: Machine) -> Iterator[Tiling]:
     room = find_target(machine.target).shared_memory - BESIDE
     for keys in _runs(shape, (2 * COLUMNS, COLUMNS)):
         found = Tiling(keys=keys, channels=_channels(shape), heads_first=shape.causal)
-        fits = registers_needed(shape.depth, keys) <= MOST
+        fits = registers_needed(shape.depth, keys) <= MOST_GIVEN
         if fits and found.shared_bytes(shape.depth, shape.matrices) <= room:
             yield found
 
@@ -125,4 +124,4 @@ def registers_needed(depth: int, keys: int) -> int:
 def registers_left(units: int) -> int:
     """Of a thread of one of the groups that multiply."""
     equal = REGISTERS // (units + 1) // 8 * 8
-    return min(MOST, (equal * (units + 1) - FEEDING) // units // 8 * 8)
+    return given_registers(equal, units)

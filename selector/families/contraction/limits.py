@@ -5,7 +5,7 @@ copies divide. Exact where it says how much shared memory a block has, but for b
 from __future__ import annotations
 
 from selector.families.contraction.tiling import GROUP_ROWS, LINE, MOST_LANES, Shape, Tiling
-from selector.targets import Target
+from selector.targets import Target, given_registers
 
 SWIZZLED = (32, 64, LINE)  # bytes of a row that the copy engine swizzles
 ALIGNMENT = 1024  # bytes, of swizzled tiles
@@ -15,7 +15,6 @@ WARP_OTHERS = 64  # of a thread of a warp, which has its operands in registers a
 BESIDE = 26  # registers that a thread of a group is given beside its accumulators, at least
 PLACES, PLACE = 40, 8  # of a thread whose operands' places are kept: of all, and of a product
 MOST_TURNED = 32  # accumulators of a thread that turns bytes of A alone
-FEEDING, PARTED = 32, 240  # of a thread of a group that feeds; of others, at most, beside one
 MANY = 88  # that threads of more than two groups are given in any case
 BOX = 2048  # bytes of results that a warp has on their way while its block stays
 MOST_STAGES = 16
@@ -167,8 +166,7 @@ def registers_left(t: Tiling, target: Target, blocks: int = 1) -> int:
     fits = t.columns // 2 + BESIDE <= equal  # an instruction, whatever is given later
     if t.unit == "warp" or blocks > 1 or t.threads == 128 * groups or not fits:
         return equal
-    parted = (equal * (groups + 1) - FEEDING) // groups // 8 * 8
-    return max(equal, min(parted, PARTED))
+    return max(equal, given_registers(equal, groups))
 
 
 def shared_bytes(t: Tiling, shape: Shape) -> int:

@@ -37,11 +37,11 @@ from selector.gpu.ir.views import BYTES
 from selector.gpu.passes.rebuilt import rebuilt
 from selector.ir.nodes import Call, Compare, CompareOp, Expr, IntImm, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
-from selector.targets import Multiprocessor
+from selector.targets import MOST_GIVEN, Multiprocessor, given_registers
 
-REGISTERS, MOST = 512, 240  # of a thread in each group of a multiprocessor; of any thread
+REGISTERS = 512  # of a thread in each group of a multiprocessor
 MOST_BOUND = 255  # of a thread without setmaxnreg
-LEAST, OTHERS = 32, 32  # for copies by threads; beside accumulators and operands
+OTHERS = 32  # beside accumulators and operands
 WARP, GROUP, MOST_THREADS = 32, 128, 2048  # threads, the last of a multiprocessor at most
 WORDS = {32: 20, 40: 36, 64: 72}  # of arrays that a thread may have with so many registers
 BESIDE = 16  # registers at most beside those words, where so many are taken anyway
@@ -193,9 +193,9 @@ def shares(held: int, groups: int) -> tuple[int, int] | None:
     thread may have.
     """
     equal = equal_share(GROUP * (groups + 1), 1)
-    if held + OTHERS <= equal or equal >= MOST:
+    if held + OTHERS <= equal or equal >= MOST_GIVEN:
         return None
-    more = min(MOST, (equal * (groups + 1) - LEAST) // groups // 8 * 8)
+    more = given_registers(equal, groups)
     return equal * (groups + 1) - more * groups, more
 
 

@@ -19,8 +19,8 @@ from dataclasses import replace
 
 from selector.gpu.ir.mentioned import mentioned
 from selector.gpu.ir.nodes import Body, Dependents, Kernel, Local, of_groups
-from selector.gpu.passes.budget_registers import LEAST, MOST_BOUND, WARP, equal_share
-from selector.targets import Multiprocessor
+from selector.gpu.passes.budget_registers import MOST_BOUND, WARP, equal_share
+from selector.targets import LEAST_KEPT, Multiprocessor
 
 ALLOW_NEXT, AWAIT_EARLIER = Dependents("allow"), Dependents("await")
 
@@ -51,7 +51,7 @@ def crowd(earlier: Kernel, kernel: Kernel, room: Multiprocessor, asked: int = 1)
     if of_groups(earlier):
         each = min(MOST_BOUND, equal_share(earlier.threads, blocks))
         taken = blocks * earlier.threads * each
-    beside = taken + kernel.threads * LEAST <= room.registers
+    beside = taken + kernel.threads * LEAST_KEPT <= room.registers
     if beside and blocks * shared[0] + shared[1] <= room.shared_memory:
         return 0
     return min(room.blocks, room.warps * WARP // kernel.threads)

@@ -3,6 +3,7 @@
 
 #include "reads.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -339,10 +340,11 @@ OfPart copy_sum(const Function &sum, Func &copied, const Function &scores, const
     return parts;
 }
 
-// What blocks find of parts, in the dimensions of `output` and one of the parts: an epilogue of the
-// last sum, so that where this is no number, the others are none either.
+// What blocks find of parts, in the dimensions of `output` and one of the parts: the sum, and beside
+// it the peak where it has an even `channel`, the total where that is odd. All is an epilogue of the
+// sum, so that where this is no number, the others are none either.
 Func found_of(const Function &output, const std::vector<Func> &copies,
-              const std::array<std::vector<int>, 3> &along, const Var &part) {
+              const std::array<std::vector<int>, 3> &along, const Var &part, int channel) {
     std::array<Expr, 3> found;
     for (int i = 0; i < 3; i++) {
         std::vector<Expr> place;
@@ -352,20 +354,20 @@ Func found_of(const Function &output, const std::vector<Func> &copies,
         place.push_back(part);
         found[i] = copies[i](place);
     }
-    Expr counts = found[2] > LOWEST;
     std::vector<Var> all(output.args().begin(), output.args().end());
+    Expr size = select(all[channel] % 2 == 0, found[0], found[1]);
     all.push_back(part);
     Func parts("parts");
-    parts(all) = Tuple(select(counts, found[0], found[2]), select(counts, found[1], found[2]),
-                       found[2]);
+    parts(all) = Tuple(select(found[2] > LOWEST, size, found[2]), found[2]);
     return parts;
 }
 
-// What joins them: what is read of each, none beyond the last, their largest peak, and their sums.
-// Empty where it is not known how powers go down.
+// What joins them: what is read of each, no sums beyond the last, their largest peak, and their
+// sums. Empty where it is not known how powers go down.
 std::vector<Func> joining(const Function &output, const Func &parts, const Var &part,
                           const std::array<Function, 3> &sums, const Function &scores,
-                          const Expr &count, int at_once, const Grouped &grouped) {
+                          const Expr &count, int at_once, const Grouped &grouped,
+                          int channel) {
     Func near("near"), top("top"), joined("joined");
     std::vector<Var> own(output.args().begin(), output.args().end()), all = own;
     all.push_back(part);
@@ -375,10 +377,11 @@ std::vector<Func> joining(const Function &output, const Func &parts, const Var &
     }
     last.push_back(min(part, max(count, 1) - 1));
     Expr begin = sums[0].values()[0], zero = Halide::cast<float>(0);
-    auto there = [&](int i, const Expr &otherwise) {
-        return select(part < count, parts(last)[i], otherwise);
-    };
-    near(all) = Tuple(there(0, begin), there(1, zero), there(2, zero));
+    std::array<std::vector<Expr>, 2> size = {last, last};
+    for (int i = 0; i < 2; i++) {
+        size[i][channel] = i;
+    }
+    near(all) = Tuple(parts(size[0])[0], parts(size[1])[0], parts(last)[1]);
     Expr turns = (count + at_once - 1) / at_once * at_once;
     Halide::RDom r({{0, turns}}, "p_top"), s({{0, turns}}, "p_sums");
     auto next = [&](const Halide::RDom &domain, int i) {
@@ -390,7 +393,8 @@ std::vector<Func> joining(const Function &output, const Func &parts, const Var &
     top(own) = max(top(own), next(r, 0));
     std::array<Expr, 2> terms;
     for (int i = 0; i < 2; i++) {
-        Expr less = down(sums[i + 1], scores, sums[0], Expr(top(own)) - next(s, 0));
+        Expr peak = select(s.x < count, next(s, 0), begin);
+        Expr less = down(sums[i + 1], scores, sums[0], Expr(top(own)) - peak);
         if (!less.defined()) {
             return {};
         }
@@ -431,9 +435,14 @@ std::vector<Func> in_parts(Function output, const std::array<Function, 3> &sums,
             over.emplace_back(parts.made.at(weight.name()));
         }
     }
-    Func parts = found_of(output, copies, along, part);
+    int channel = 0;  // the dimension that only the sum has
+    while (std::count(along[0].begin(), along[0].end(), channel)) {
+        channel++;
+    }
+    Func parts = found_of(output, copies, along, part, channel);
     Expr count = (peak.update(0).schedule().rvars()[0].extent + keys - 1) / keys;
-    std::vector<Func> joins = joining(output, parts, part, sums, scores, count, at_once, grouped);
+    std::vector<Func> joins = joining(output, parts, part, sums, scores, count, at_once, grouped,
+                                       channel);
     if (joins.empty()) {
         return {};
     }

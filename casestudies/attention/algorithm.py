@@ -189,13 +189,11 @@ def joined(parts: hl.Func, count: hl.Expr, result: hl.Type) -> Joining:
     turns = (count + JOINED_AT_ONCE - 1) // JOINED_AT_ONCE * JOINED_AT_ONCE
     r, s = (hl.RDom([(0, turns)], f"p_{name}") for name in ("top", "sums"))
     last = hl.min(p, count - 1)  # none beyond it is computed
-    mean, size = parts[d, m, h, last][0], parts[d, m, h, last][1]
-    none = (hl.f32(0), hl.f32(LOWEST))  # which weighs nothing
-    values = [hl.select(p < count, e, o) for e, o in zip((mean, size), none, strict=True)]
-    near[d, m, h, p] = hl.Tuple(values)
+    near[d, m, h, p] = hl.Tuple([parts[d, m, h, last][0], parts[d, m, h, last][1]])
     top[d, m, h] = hl.f32(LOWEST)
     top[d, m, h] = hl.max(top[d, m, h], near[d, m, h, r.x][1])
     mean, size = near[d, m, h, s.x][0], near[d, m, h, s.x][1]
+    size = hl.select(s.x < count, size, hl.f32(LOWEST))
     weight = hl.pow(hl.f32(2), size - top[d, m, h])
     sums[d, m, h] = hl.Tuple([hl.f32(0.0), hl.f32(0.0)])
     sums[d, m, h] = hl.Tuple([sums[d, m, h][0] + weight * mean, sums[d, m, h][1] + weight])

@@ -62,6 +62,8 @@ def _attention(fields: Fields) -> tuple[str, Problem]:
         return "plain.lengths", _made(Lengths, fields)
     if "kept" in fields:
         return "plain.block_mask", _made(BlockMask, fields)
+    if fields["length"] == 1:
+        return "plain.attention", _made(PlainAttention, fields)
     return "attention", _made(Attention, fields)
 
 

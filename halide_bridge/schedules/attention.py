@@ -115,7 +115,8 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
     if size.persistent:
         persistent(p.output, size.persistent)
     if p.joining is not None:
-        p.output.compute_root()
+        (channel, row), (*others, part) = _dims(p.output, p.places.output)
+        p.output.compute_root().reorder_storage(channel, part, row, *others)
         return _join(p.joining, p.depth, whole=p.whole)
     return p.output
 
@@ -127,7 +128,7 @@ def _join(p: Joining, depth: int, *, whole: bool) -> Any:
         p.output.bound(d, 0, depth)
     else:
         do, di = variables("do", "di")
-        rows = [*as_one(p.output, rows), do]
+        rows = [*(as_one(p.output, rows) if len(rows) > HEADS else rows), do]
         p.output.split(d, do, di, padded(depth))
         d = di
     p.output.gpu_threads(d).gpu_blocks(*rows)

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("halide")
 
 from corpus_product import Product, product
+from emulation import run
 
 import halide_bridge as hb
 from selector.gpu.codegen.epilogues.places import quads
@@ -63,3 +64,24 @@ def test_other_arrays_are_stored_as_before() -> None:
     assert quad < pair
     assert re.search(r"\(C_stride_1 & 3\) == 0", body)
     assert re.search(r"\(C_stride_1 & 1\) == 0", body)
+
+
+@pytest.mark.parametrize("columns", [None, 64, 58, 63])
+@pytest.mark.parametrize("rows", [70, 5, 64])
+def test_ragged_rows_are_stored_in_pairs(rows: int, columns: int | None) -> None:
+    """Where columns are whole (None: that is promised) two neighbours leave together in every row;
+    where they may end between the two, each on its own condition.
+    """
+    c = product(Product())
+    if columns is None:
+        c.output_buffer().dim(0).set_bounds(0, 64)
+    kernel = hb.compile(c, target="sm_80")
+    body = kernel.source.split("__global__")[1]
+    guarded = re.search(r"if \([^\n]*\) \{\n\s*store2\(p0", body)
+    assert bool(guarded) == (columns is None)
+    width = columns or 64
+    generator = np.random.default_rng(rows)
+    a = generator.integers(-4, 5, (rows, 64)).astype(np.float16)
+    b = generator.integers(-4, 5, (64, width)).astype(np.float16)
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_array_equal(run(kernel, A=a, B=b, sizes=exact.shape), exact)

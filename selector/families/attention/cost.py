@@ -4,8 +4,8 @@ A run of keys takes the two products on tensor units and the weights (a power fo
 what is around it) on the others; groups overlap these, the more the more there are. Between tiles
 of queries come the results and the next queries. Tiles are dealt to multiprocessors as they come
 free, or in turn where blocks stay. All keys and values come from memory meanwhile. Where blocks
-have parts of the keys, a second kernel joins what they found. What is no property of a GPU was
-fitted to times of an H200.
+have parts of the keys, a second kernel joins what they found; with one group they have few queries,
+and memory takes longest. What is no property of a GPU was fitted to times of an H200.
 """
 
 from __future__ import annotations
@@ -43,11 +43,30 @@ class Fitted:
     arrival: float = 17.0
     launch: float = 1.5
     streaming: float = 4.0
-    joining: float = 1.5
-    round: float = 1.0
+    joining: float = 2.4
+    round: float = 0.78
+
+
+@dataclass(frozen=True, slots=True)
+class FittedParts:
+    """Of parts for one group. Clocks: ``run`` as above; ``refill``: until a stage that was read is
+    full again. ``reading``: of the time that memory takes otherwise, more by ``crowded`` for each
+    KB that a multiprocessor asks for ahead beyond ``ahead``, and by ``short`` for runs of 16 KB.
+    ``streaming``: as above.
+    """
+
+    run: float = 140.0
+    refill: float = 2180.0
+    reading: float = 0.965
+    crowded: float = 0.0006
+    ahead: float = 64.0
+    short: float = 0.05
+    streaming: float = 6.0
 
 
 FITTED = Fitted()
+FITTED_PARTS = FittedParts()
+SHORT = 16 << 10  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +94,68 @@ class Estimate:
 def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED) -> Estimate:
     """Of a schedule for warpgroups, of ``space``."""
     products, weights = _products(t, shape, machine), _weights(t, machine, fitted)
-    exponent = 1.0 if t.units == 1 else 1 + fitted.overlap + fitted.more * (t.units - 2)
-    exponent += fitted.ahead if t.ahead(shape) else 0.0
-    run = (products**exponent + weights**exponent) ** (1 / exponent) + fitted.run
-    run += fitted.shallow * products / 1e3 if t.stages == 2 else 0.0
-    masked = fitted.masked if shape.causal or shape.keys % t.keys else 0.0
-    first = fitted.start + fitted.arrival * t.keys * padded(shape.depth) * 4 / 1e3
-    between = fitted.row * t.block * shape.depth / 1e3 + (0.0 if t.persistent else first)
-    runs = _runs(t, shape)
-    tiles = [(r + masked) * run + between for r in runs]
-    clocks = _dealt(t, tiles, shape.heads, machine.multiprocessors)
-    clocks += first if t.persistent else 0.0
-    share = shape.heads / machine.multiprocessors / machine.megahertz
-    memory, p = _memory(t, shape, machine), fitted.streaming
-    busy = ((clocks / machine.megahertz) ** p + memory**p) ** (1 / p)
+    between = fitted.row * t.block * shape.depth / 1e3
+    if t.part and t.units == 1:
+        busy = _streamed(t, shape, machine, products + weights, between)
+    else:
+        between += 0.0 if t.persistent else _first(t, shape, fitted)
+        exponent = 1.0 if t.units == 1 else 1 + fitted.overlap + fitted.more * (t.units - 2)
+        exponent += fitted.ahead if t.ahead(shape) else 0.0
+        run = _together(products, weights, exponent) + fitted.run
+        run += fitted.shallow * products / 1e3 if t.stages == 2 else 0.0
+        busy = _multiplied(t, shape, machine, run, between, fitted)
+    runs, share = _runs(t, shape), shape.heads / machine.multiprocessors / machine.megahertz
     return Estimate(
         fitted.launch + busy + _joining(t, shape, fitted),
         products * sum(runs) * share,
         weights * sum(runs) * share,
         between * len(runs) * share,
-        memory,
+        _memory(t, shape, machine),
         len(runs) * shape.heads,
     )
+
+
+def _first(t: Tiling, shape: Shape, fitted: Fitted) -> float:
+    """Clocks until the first run of a block is there."""
+    return fitted.start + fitted.arrival * t.keys * padded(shape.depth) * 4 / 1e3
+
+
+def _multiplied(
+    t: Tiling, shape: Shape, machine: Machine, run: float, between: float, fitted: Fitted
+) -> float:
+    """Microseconds of clocks of each ``run`` and ``between`` tiles."""
+    masked = fitted.masked if shape.causal or shape.keys % t.keys else 0.0
+    tiles = [(r + masked) * run + between for r in _runs(t, shape)]
+    clocks = _dealt(t, tiles, shape.heads, machine.multiprocessors)
+    clocks += _first(t, shape, fitted) if t.persistent else 0.0
+    memory = _memory(t, shape, machine)
+    return _together(clocks / machine.megahertz, memory, fitted.streaming)
+
+
+def _streamed(
+    t: Tiling,
+    shape: Shape,
+    machine: Machine,
+    run: float,
+    between: float,
+    fitted: FittedParts = FITTED_PARTS,
+) -> float:
+    """The same where keys and values stream through blocks; nothing overlaps the last run."""
+    run += fitted.run
+    turn = max(run, (run + fitted.refill) / t.stages)
+    tiles = [runs * turn + between for runs in _runs(t, shape)]
+    clocks = _dealt(t, tiles, shape.heads, machine.multiprocessors)
+    one = t.keys * padded(shape.depth) * 2  # bytes of keys, and of values
+    crowded = fitted.crowded * max(0.0, 2 * one * t.stages / 1e3 - fitted.ahead)
+    slowed = fitted.reading * (1 + crowded) * (1 + fitted.short * SHORT / one)
+    memory = _memory(t, shape, machine) * slowed
+    last = run / machine.megahertz
+    return _together(clocks / machine.megahertz, memory, fitted.streaming) + last
+
+
+def _together(a: float, b: float, exponent: float) -> float:
+    """What two take that overlap in part."""
+    return (a**exponent + b**exponent) ** (1 / exponent)
 
 
 def _products(t: Tiling, shape: Shape, machine: Machine) -> float:

@@ -336,7 +336,7 @@ def _parameters(
         flat = (Dim(IntImm(0), buffer.elements, IntImm(1)),)
         param = BufferParam(buffer.name, t, flat, Role.INPUT)
         context.storages[buffer.name] = Storage(
-            name, t, Space.GLOBAL, param, buffer.elements, buffer.pitches
+            name, t, Space.GLOBAL, param, buffer.elements, buffer.pitches, own=True
         )
     for name, t, value in _values(module):
         parameter = Parameter("value", t, context.names.get(name))

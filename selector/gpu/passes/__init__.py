@@ -15,6 +15,7 @@ from selector.dataclass import dataclass
 from selector.diagnostics import InternalError
 from selector.gpu.ir.nodes import Kernel
 from selector.gpu.ir.verify import memory_faults
+from selector.gpu.passes.ask_first import ask_first
 from selector.gpu.passes.bound_waits import bound_waits
 from selector.gpu.passes.budget_registers import budget_registers
 from selector.gpu.passes.drain_stores import drain_stores
@@ -59,6 +60,7 @@ class Pass:
 
 PASSES = (
     Pass("fetch_early", fetch_early, ("resident", "shared_memory")),
+    Pass("ask_first", ask_first),
     Pass("insert_fences", insert_fences),
     Pass("drain_stores", drain_stores),
     Pass("start_early", start_early, ("earlier", "last")),

@@ -6,6 +6,7 @@ Of 16 bits two leave at once wherever they lie: lanes hand on what is ahead of a
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.epilogues.elements import COLUMN, ROW, ElementValues
@@ -30,6 +31,7 @@ from selector.ir.affine import Affine, to_affine
 from selector.ir.lanes import Digits, lane
 from selector.ir.nodes import Expr, Var
 from selector.ir.nodes import Store as Statement
+from selector.ir.traverse import free_vars
 from selector.lowering.predicates import TRUE, holds_everywhere
 
 Place = tuple[str, int]  # a pointer, elements from there
@@ -53,7 +55,7 @@ class LaneStores:
         with w.when(both(self._legal(whole), aligned)):
             self._write_chunks(plan)
         with w.otherwise():
-            self._store_pairs(plan, whole)
+            self._store_pairs(plan, whole, rows=_has_whole_rows(plan))
 
     def _legal(self, condition: Expr) -> Expr | None:
         """None for one that always holds."""
@@ -73,21 +75,26 @@ class LaneStores:
                     below = self._place(plan, region, places[2], outer, form, pointers)
                     w.add(StoreEight(_view(to), _view(below), tuple(map(values.pair, places))))
 
-    def _store_pairs(self, plan: ReadOut, whole: Expr | None) -> None:
+    def _store_pairs(self, plan: ReadOut, whole: Expr | None, *, rows: bool = False) -> None:
         """Every lane stores what it has, two neighbours at once where they are aligned; all of
-        them do under the condition ``whole``, if one is known."""
+        them do under the condition ``whole``, if one is known. Or all of some ``rows`` do, whose
+        neighbours are together in ragged tiles as well.
+        """
         paired, w = self._pair_flag(plan), self.context.writer
         if whole is None:
             self._write_tiles(plan, guarded=True, wide=False)
             return
         aligned = None if paired in (None, TRUE) else paired
         inside, runs = self._legal(whole), has_runs(plan, self.context)
-        test = all_of((inside, aligned))
+        rows = rows and paired is not None and inside is not None
+        test = aligned if rows else all_of((inside, aligned))
+        with nullcontext() if test is None else w.when(test):
+            if rows:
+                self._write_tiles(plan, guarded=True, wide=True)
+            else:
+                self._write_whole(plan, paired is not None, runs)
         if test is None:
-            self._write_whole(plan, paired is not None, runs)
             return
-        with w.when(test):
-            self._write_whole(plan, paired is not None, runs)
         with w.otherwise():
             if not runs or aligned is None:
                 self._write_tiles(plan, guarded=inside is not None, wide=False)
@@ -155,7 +162,8 @@ class LaneStores:
                     if wide:
                         together = values.paired
                         stored = (values.pair(pair[0]),) if together else map(values.value, pair)
-                        w.add(StorePair(_view(places[0]), tuple(stored)))
+                        store = StorePair(_view(places[0]), tuple(stored))
+                        w.add(If(values.guard(pair[0]), (store,)) if guarded else store)
                         continue
                     for e, (name, apart) in zip(pair, places, strict=True):
                         value = values.value(e)
@@ -194,6 +202,13 @@ class LaneStores:
         if place not in self._indices:
             self._indices[place] = self.context.scalar.legal(symbolic.to_expr())
         return self._indices[place]
+
+
+def _has_whole_rows(plan: ReadOut) -> bool:
+    """Whether it is the row alone that says if an element is stored."""
+    p, (region, outer) = plan.store.predicate, plan.regions[0]
+    digits = ((COLUMN, region.n), (ROW, region.m), *outer)
+    return p is not None and COLUMN.name not in free_vars(plan.condition(p, digits))
 
 
 def _view(to: Place) -> View:

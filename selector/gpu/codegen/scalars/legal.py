@@ -249,8 +249,10 @@ class ScalarEmitter:
         return element(storage.type, pointer(storage.base), place, storage.start, first)
 
     def bounds(self, storage: Storage, index: Expr) -> Expr | None:
-        """When ``index`` is inside a buffer in global memory; None if always."""
-        if storage.space is not Space.GLOBAL:
+        """When ``index`` is inside a buffer in global memory; None if always, as in the program's
+        own, of which Halide has found how much is read.
+        """
+        if storage.space is not Space.GLOBAL or storage.own:
             return None
         coordinates = split_by_strides(index, storage.param.dims) if storage.param else None
         if coordinates is None or storage.param is None:

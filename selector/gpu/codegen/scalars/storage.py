@@ -38,6 +38,7 @@ class Storage:
     panels: Panels | None = None
     strips: Dealt | None = None
     start: Expr | None = None  # elements from the base: the stage of a pipeline
+    own: bool = False  # what launches pass to each other, of no caller
 
     @property
     def pointer(self) -> str:

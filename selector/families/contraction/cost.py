@@ -79,6 +79,7 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     rounds = -(-blocks // together)
     leaving = 0.0
     if t.persistent:  # while the ring is filled, groups multiply and hand over results in turn
+        memory *= 1 + fitted.idle * (1 - tiles / (blocks * running))
         working = _working(t, shape, machine, fitted)
         multiplying = max(multiplying, rounds * (own + fitted.store + working))
         leaving = rounds * (storing - working)
@@ -115,12 +116,13 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     ways = (t, replace(t, wide=True)) if stays else (t,)
     twice = min(asked_twice(x, copied, run, MOST_IN_CLUSTER, shape, fitted) for x in ways)
     twice *= t.own(shape.k)
-    kilobytes = blocks * (sum(operand_bytes(t, shape)) * t.own(shape.k) + twice) / 1e3
+    own = blocks * sum(operand_bytes(t, shape)) * t.own(shape.k) / 1e3
+    kilobytes = own + blocks * twice / 1e3
     beyond = -shape.m % t.m, -shape.n % t.n
     void = beyond_operands(t, copied, shape, blocks, beyond) * fitted.void
     filling = (kilobytes + void) / machine.kilobytes(machine.fill)
     if any_left(shape.odd, copied):
-        filling = max(filling, kilobytes / (at_a_time * feeding(t, fitted)))
+        filling = max(filling, own / (at_a_time * feeding(t, fitted)))
     multiplying = blocks * t.own(shape.k) * _clocks(t, shape, machine, fitted) / machine.megahertz
     operands = (shape.m + shape.n) * shape.k * shape.bytes
     results = shape.m * shape.n * shape.result_bytes * _shared(t, shape, fitted)
@@ -132,13 +134,13 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     p = fitted.overlap
     after = (-(-blocks // together) - 1) / together * (storing + fitted.again)
     parts = memory**p + filling**p + multiplying**p
-    own = parts ** (1 / p) + after  # of blocks with a tile each
+    tile_each = parts ** (1 / p) + after
     if stays:
         turns = -(-blocks // MOST_STAYING)
         multiplying = max(multiplying, turns * (multiplying / blocks + fitted.store))
         memory = max(memory, turns * (storing - _working(t, shape, machine, fitted)))
-        own = min(own, (memory**p + filling**p + multiplying**p) ** (1 / p))
-    return apart + storing + own
+        tile_each = min(tile_each, (memory**p + filling**p + multiplying**p) ** (1 / p))
+    return apart + storing + tile_each
 
 
 def resident(t: Tiling, shape: Shape, target: Target) -> int:
@@ -231,7 +233,8 @@ def _storing(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted, together
     size = SUM_BYTES if t.part else shape.result_bytes
     store = fitted.store + _working(t, shape, machine, fitted)
     if t.swapped:
-        return store + together * fitted.scattered * elements / machine.megahertz
+        clocks = fitted.scattered * elements * size + fitted.turned_store
+        return store + together * clocks / machine.megahertz
     boxes = t.unit == "group" and shape.n * size % 16 == 0
     sectors = elements * size / (32 if boxes or t.part else 16)
     clocks = fitted.sector * sectors

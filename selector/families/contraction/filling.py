@@ -40,7 +40,7 @@ def from_cache(
         ring = together * slots * t.k * (rows_a + rows_b) / 1e3
         filling = max(filling, own * fitted.arrival / ring)
     if any_left(shape.odd, t.copied):
-        filling = max(filling, (own + twice) / (together * feeding(t, fitted)))
+        filling = max(filling, own / (together * feeding(t, fitted)))
     tiles_m, tiles_n = tiles_of(t, shape)
     beyond = tiles_m * t.m - shape.m, tiles_n * t.n - shape.n
     return cache, filling + beyond_operands(t, t.copied, shape, blocks, beyond) * fitted.void / full
@@ -112,15 +112,14 @@ def operand_bytes(t: Tiling, shape: Shape) -> tuple[int, int]:
 def beyond_operands(
     t: Tiling, copied: str, shape: Shape, blocks: int, beyond: tuple[int, int]
 ) -> float:
-    """10^3 bytes beyond the operands that the copy engine makes zero for a multiprocessor's blocks:
-    for the one that has most, of ``beyond`` rows of both, and for all where a tile is larger than
-    an operand.
+    """10^3 bytes beyond the operands that the copy engine makes zero for a multiprocessor's blocks,
+    as for all of them in the mean: of ``beyond`` rows of both operands.
     """
-    found = 0
+    found = 0.0
     sizes = ("A", t.m, shape.m, beyond[0]), ("B", t.n, shape.n, beyond[1])
     for name, tile, extent, rows in sizes:
         if shape.along(name) or (name in copied and name in shape.across):
-            found += min(rows, tile) * (blocks if extent < tile else 1)
+            found += blocks * rows * tile / (extent + rows)
     return found * shape.bytes * t.own(shape.k) / 1e3
 
 

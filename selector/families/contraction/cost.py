@@ -119,7 +119,7 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     own = blocks * sum(operand_bytes(t, shape)) * t.own(shape.k) / 1e3
     kilobytes = own + blocks * twice / 1e3
     beyond = -shape.m % t.m, -shape.n % t.n
-    void = beyond_operands(t, copied, shape, blocks, beyond) * fitted.void
+    void = beyond_operands(t, copied, shape, blocks, beyond, fitted)
     filling = (kilobytes + void) / machine.kilobytes(machine.fill)
     if any_left(shape.odd, copied):
         filling = max(filling, own / (at_a_time * feeding(t, fitted)))

@@ -14,6 +14,7 @@ from selector.families.contraction.tiling import LINE, NEIGHBOURS, Shape, Tiling
 from selector.machine.record import Machine
 
 SECTOR = 32  # bytes
+BOX = 64  # rows that the copy engine brings at once
 
 
 def from_cache(
@@ -43,7 +44,7 @@ def from_cache(
         filling = max(filling, own / (together * feeding(t, fitted)))
     tiles_m, tiles_n = tiles_of(t, shape)
     beyond = tiles_m * t.m - shape.m, tiles_n * t.n - shape.n
-    return cache, filling + beyond_operands(t, t.copied, shape, blocks, beyond) * fitted.void / full
+    return cache, filling + beyond_operands(t, t.copied, shape, blocks, beyond, fitted) / full
 
 
 def _through(t: Tiling, shape: Shape, fitted: Fitted, *, at_once: bool) -> float:
@@ -110,16 +111,18 @@ def operand_bytes(t: Tiling, shape: Shape) -> tuple[int, int]:
 
 
 def beyond_operands(
-    t: Tiling, copied: str, shape: Shape, blocks: int, beyond: tuple[int, int]
+    t: Tiling, copied: str, shape: Shape, blocks: int, beyond: tuple[int, int], fitted: Fitted
 ) -> float:
-    """10^3 bytes beyond the operands that the copy engine makes zero for a multiprocessor's blocks,
-    as for all of them in the mean: of ``beyond`` rows of both operands.
+    """What time the bytes beyond the operands take, which the copy engine makes zero for a
+    multiprocessor's blocks, in that of as many 10^3 bytes: of ``beyond`` rows of both operands, as
+    for all blocks in the mean, and more of whole boxes, for the block that has most.
     """
     found = 0.0
     sizes = ("A", t.m, shape.m, beyond[0]), ("B", t.n, shape.n, beyond[1])
     for name, tile, extent, rows in sizes:
         if shape.along(name) or (name in copied and name in shape.across):
-            found += blocks * rows * tile / (extent + rows)
+            found += fitted.void * blocks * rows * tile / (extent + rows)
+            found += fitted.void_boxes * (rows % tile // BOX * BOX)
     return found * shape.bytes * t.own(shape.k) / 1e3
 
 

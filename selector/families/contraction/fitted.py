@@ -1,7 +1,7 @@
 """What the model of contractions has that is no property of a GPU: fitted to times of an H100
 (``python -m casestudies model --fit``). Of eleven held-out sizes the choice loses 3 % in the mean,
 10 % at most. ``overlap``, ``busy``, ``sectors`` and ``parts_of_lines`` are from 330 schedules of 25
-large products on an H200, ``void``, ``by_threads``, ``idle`` and how swapped operands are stored are
+large products on an H200; ``void``, ``by_threads``, ``idle`` and how results leave swapped are
 from 400 of 24 small and flat ones.
 """
 
@@ -23,12 +23,13 @@ class Fitted:
     rows along the sum) or within ``lines``, where a tile has ``parts_of_lines``, and for
     ``short_rows`` of half a line. ``shared_lines``: of a line's bytes, where results of two
     boxes lie in it. ``void``: times a byte's, where the byte lies beyond an operand, in rows
-    along the sum, and the copy engine makes it zero. ``merged``: of what neighbours ask for
-    twice, that the L2 cache is asked for once; ``shared_twice``: times what a cluster asks for.
-    ``by_threads``, ``by_warp``: 10^3 bytes a microsecond that the threads of a feeding group
-    copy where the copy engine cannot, and a warp that multiplies as well. ``multicast``: of
-    meeting in a cluster. ``again``: until the next block on a multiprocessor multiplies. ``idle``:
-    times the share of time in which blocks that stay have no tile, memory takes longer.
+    along the sum, and the copy engine makes it zero, more in ``void_boxes`` that lie there whole.
+    ``merged``: of what neighbours ask for twice, that the L2 cache is asked for once;
+    ``shared_twice``: times what a cluster asks for. ``by_threads``, ``by_warp``: 10^3 bytes a
+    microsecond that the threads of a feeding group copy where the copy engine cannot, and a warp
+    that multiplies as well. ``multicast``: of meeting in a cluster. ``again``: until the next block
+    on a multiprocessor multiplies. ``idle``: times the share of time in which blocks that stay have
+    no tile, memory takes longer.
     ``copy_kernel``: of a copy ahead, beside its bytes, which take ``turned_copy`` times as long
     where it turns them. ``store``: until a block has handed over its results, and clocks for a
     ``sector`` of them, for an element in a ``narrow`` strip, or for a byte that a lane stores by
@@ -55,6 +56,7 @@ class Fitted:
     short_rows: float = 1.0
     shared_lines: float = 1.26
     void: float = 4.5
+    void_boxes: float = 1.0
     by_threads: float = 12.0
     by_warp: float = 0.8
     multicast: float = 0.18

@@ -150,7 +150,7 @@ def test_attention_has_an_entry_for_each_schedule() -> None:
     """
     for row in choose(listed(), ["attention"], "f16-f16"):
         entries = _entries(row)
-        if "longest" in row.fields or "kept" in row.fields:
+        if "longest" in row.fields or "kept" in row.fields or row.fields["length"] == 1:
             assert [e.schedule for e in entries] == ["auto"]
             continue
         own, auto = entries

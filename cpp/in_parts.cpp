@@ -341,8 +341,8 @@ OfPart copy_sum(const Function &sum, Func &copied, const Function &scores, const
 }
 
 // What blocks find of parts, in the dimensions of `output` and one of the parts: the sum, and beside
-// it the peak where it has an even `channel`, the total where that is odd. All is an epilogue of the
-// sum, so that where this is no number, the others are none either.
+// it the peak where it has an even `channel`, the total where that is odd. These are an epilogue of
+// the sum as well, whatever it is: both ways out of the choice are the same number.
 Func found_of(const Function &output, const std::vector<Func> &copies,
               const std::array<std::vector<int>, 3> &along, const Var &part, int channel) {
     std::array<Expr, 3> found;
@@ -355,10 +355,11 @@ Func found_of(const Function &output, const std::vector<Func> &copies,
         found[i] = copies[i](place);
     }
     std::vector<Var> all(output.args().begin(), output.args().end());
-    Expr size = select(all[channel] % 2 == 0, found[0], found[1]);
+    Expr even = select(all[channel] % 2 == 0, found[0], found[1]);
+    Expr odd = select(all[channel] % 2 == 1, found[1], found[0]);
     all.push_back(part);
     Func parts("parts");
-    parts(all) = Tuple(select(found[2] > LOWEST, size, found[2]), found[2]);
+    parts(all) = Tuple(select(found[2] > LOWEST, even, odd), found[2]);
     return parts;
 }
 

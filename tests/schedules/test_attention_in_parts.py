@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import halide as hl
+import numpy as np
 import pytest
 from test_plain_attention import BESIDE, ONE_LOOP, ORDERS, Pipeline, assert_right, error
 from verified import EMULATED
@@ -142,3 +143,29 @@ def test_powers_that_do_not_go_down_are_refused(power: Any) -> None:
     sums = top, total, mixed
     with pytest.raises(ScheduleError, match="no sums that parts can be joined of"):
         hb.in_parts(output, sums, weight, scores, ((1,), (1,), (0, 1)), 64, 16)
+
+
+def test_channels_without_a_number_stay_alone() -> None:
+    """A value that is none, or infinite, says nothing of other channels, wherever parts keep what
+    they found of their powers.
+    """
+    case = FEW["no batch"]
+    output, schedule = scheduled(case)
+    assert PARTS in schedule.source
+    kernel = hb.compile(output, target="sm_90a")
+    arrays = case.drawn(1, 4, 1, 700)
+    channel = case.given.index("d")
+    values = arrays["V"] = arrays["V"].copy()
+    odd = (np.nan, -np.inf, np.inf)
+    for c, value in enumerate(odd):
+        place: list[Any] = [0] * values.ndim
+        place[channel] = c
+        values[tuple(place)] = value
+    with np.errstate(invalid="ignore"):
+        exact = case.exact(arrays)
+    kernels, plan = emit_kernels(kernel.module, find_target("sm_90a"))
+    (result,) = simulate(kernels, plan, arrays, exact.shape).outputs.values()
+    counts = np.isfinite(exact)
+    assert counts.sum() == exact.size - len(odd)
+    np.testing.assert_array_equal(np.isfinite(result), counts)
+    assert error(result[counts], exact[counts]) < BESIDE

@@ -88,6 +88,7 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
     """Schedule attention so; returns the output."""
     mo, mi, do, di = variables("mo", "mi", "do", "di")
     (d, m), heads = _dims(p.output, p.places.output)
+    stored = (d, *heads[-1:], m, *heads[:-1])  # parts beside the channels that they are joined in
     tail = (GUARD,) if p.joining is not None else ()  # nobody reads rows beyond the last
     p.output.split(m, mo, mi, size.block, *tail)
     if p.whole:
@@ -115,8 +116,7 @@ def schedule_attention(p: Attention, size: Tiling) -> Any:
     if size.persistent:
         persistent(p.output, size.persistent)
     if p.joining is not None:
-        (channel, row), (*others, part) = _dims(p.output, p.places.output)
-        p.output.compute_root().reorder_storage(channel, part, row, *others)
+        p.output.compute_root().reorder_storage(*stored)
         return _join(p.joining, p.depth, whole=p.whole)
     return p.output
 

@@ -25,7 +25,9 @@ TARGET = "sm_90a"
 def decode() -> Any:
     """One query for each of some heads that share their keys, in parts of the keys."""
     problem = Problem(heads=32, length=1, depth=128, sharing=4, keys=8192, types="f16-f16")
-    out = find_case("plain.attention").plain(problem)
+    plain = find_case("plain.attention").plain
+    assert plain is not None
+    out = plain(problem)
     sizes = {x.name: x.shape for x in (*problem.inputs, problem.output)}
     hb.autoschedule(out, target=TARGET, sizes=sizes)
     return hb.compile(out, target=TARGET, name="decode")
@@ -65,14 +67,17 @@ def test_once_is_enough(kernel: Any) -> None:
     assert ask_first(once) is once
 
 
-def test_what_is_read_in_between_stays(kernel: Any) -> None:
-    """A node between the copy and the pipeline that mentions what is copied keeps it there."""
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_is_read_in_between_stays(kernel: Any, *, waits: bool) -> None:
+    """A node between the copy and the pipeline that mentions what is copied keeps it there, and one
+    that waits.
+    """
     written = before(kernel)
     (memory, *_) = (x.name for x in walk(written.body) if isinstance(x, Memory))
 
     def reading(body: Body) -> Body:
         at = next((n for n, x in enumerate(body) if _copies(x)), None)
-        read = Let("u32", ("seen",), (address(memory),))
+        read = Sync("block") if waits else Let("u32", ("seen",), (address(memory),))
         return body if at is None else (*body[: at + 1], read, *body[at + 1 :])
 
     changed = replace(written, body=rebuilt_bodies(written.body, reading))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from selector.dataclass import dataclass
 from selector.families.attention.tiling import JOINED_AT_ONCE, Shape, Tiling, padded
+from selector.families.overlap import overlapped
 from selector.machine.record import Machine
 
 POWERS = 16  # a clock of a multiprocessor (CUDA C++ programming guide, throughput of instructions)
@@ -101,7 +102,7 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
         between += 0.0 if t.persistent else _first(t, shape, fitted)
         exponent = 1.0 if t.units == 1 else 1 + fitted.overlap + fitted.more * (t.units - 2)
         exponent += fitted.ahead if t.ahead(shape) else 0.0
-        run = _together(products, weights, exponent) + fitted.run
+        run = overlapped(exponent, products, weights) + fitted.run
         run += fitted.shallow * products / 1e3 if t.stages == 2 else 0.0
         busy = _multiplied(t, shape, machine, run, between, fitted)
     runs, share = _runs(t, shape), shape.heads / machine.multiprocessors / machine.megahertz
@@ -129,7 +130,7 @@ def _multiplied(
     clocks = _dealt(t, tiles, shape.heads, machine.multiprocessors)
     clocks += _first(t, shape, fitted) if t.persistent else 0.0
     memory = _memory(t, shape, machine)
-    return _together(clocks / machine.megahertz, memory, fitted.streaming)
+    return overlapped(fitted.streaming, clocks / machine.megahertz, memory)
 
 
 def _streamed(
@@ -150,12 +151,7 @@ def _streamed(
     slowed = fitted.reading * (1 + crowded) * (1 + fitted.short * SHORT / one)
     memory = _memory(t, shape, machine) * slowed
     last = run / machine.megahertz
-    return _together(clocks / machine.megahertz, memory, fitted.streaming) + last
-
-
-def _together(a: float, b: float, exponent: float) -> float:
-    """What two take that overlap in part."""
-    return (a**exponent + b**exponent) ** (1 / exponent)
+    return overlapped(fitted.streaming, clocks / machine.megahertz, memory) + last
 
 
 def _products(t: Tiling, shape: Shape, machine: Machine) -> float:

@@ -26,6 +26,7 @@ from selector.families.contraction.filling import (
 from selector.families.contraction.fitted import FITTED, Fitted
 from selector.families.contraction.limits import registers_given, registers_needed, shared_bytes
 from selector.families.contraction.tiling import ALONE, AT_ONCE, LINE, Shape, Tiling, neighbours
+from selector.families.overlap import overlapped
 from selector.machine.record import Machine, Rate
 from selector.targets import Multiprocessor, Target, find_target
 
@@ -92,10 +93,9 @@ def estimate(t: Tiling, shape: Shape, machine: Machine, fitted: Fitted = FITTED)
     turns = rounds * -(-t.own(shape.k) // t.k)
     long = turns >= MANY_RUNS and not shape.integers
     p = fitted.overlap if long else fitted.overlap_few
-    at_once = (max(memory, leaving), cache, filling, multiplying)
-    overlapped = sum(part**p for part in at_once) ** (1 / p)
+    at_once = overlapped(p, max(memory, leaving), cache, filling, multiplying)
     return Estimate(
-        overlapped + storing + waiting,
+        at_once + storing + waiting,
         memory, cache, filling, multiplying, storing, waiting, blocks, together,
     )  # fmt: skip
 
@@ -133,13 +133,12 @@ def least(t: Tiling, copied: str, shape: Shape, machine: Machine, fitted: Fitted
     storing = _storing(t, shape, machine, fitted)
     p = fitted.overlap
     after = (-(-blocks // together) - 1) / together * (storing + fitted.again)
-    parts = memory**p + filling**p + multiplying**p
-    tile_each = parts ** (1 / p) + after
+    tile_each = overlapped(p, memory, filling, multiplying) + after
     if stays:
         turns = -(-blocks // MOST_STAYING)
         multiplying = max(multiplying, turns * (multiplying / blocks + fitted.store))
         memory = max(memory, turns * (storing - _working(t, shape, machine, fitted)))
-        tile_each = min(tile_each, (memory**p + filling**p + multiplying**p) ** (1 / p))
+        tile_each = min(tile_each, overlapped(p, memory, filling, multiplying))
     return apart + storing + tile_each
 
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from math import ceil
 
 from selector.dataclass import dataclass
+from selector.families.overlap import overlapped
 from selector.families.windows.limits import (
     LONG,
     band_bytes,
@@ -155,7 +156,7 @@ def _together(
     rounds = busiest / resident
     waves = max(1.0, rounds + f.tail * (ceil(rounds) - rounds))
     all_ = (memory, busiest * clocks / machine.megahertz, waves * one / machine.megahertz)
-    total = sum(part**f.norm for part in all_) ** (1 / f.norm)
+    total = overlapped(f.norm, *all_)
     total += f.drain * one / machine.megahertz
     return Estimate(f.launch + total, *all_, blocks, resident)
 

@@ -17,15 +17,34 @@ from dataclasses import replace
 
 from selector.gpu.ir.memory import CopyAsync, CopyElement, EngineCopy, Point
 from selector.gpu.ir.mentioned import mentioned
-from selector.gpu.ir.nodes import Body, For, If, Init, Kernel, Let, Local, Memory, Node, walk
+from selector.gpu.ir.nodes import (
+    Advance,
+    Arrive,
+    Assign,
+    Await,
+    Body,
+    Commit,
+    Drain,
+    For,
+    If,
+    Init,
+    Kernel,
+    Let,
+    Local,
+    Memory,
+    Node,
+    Sync,
+    walk,
+)
 from selector.gpu.passes.rebuilt import rebuilt_bodies
 
 _COPYING = (CopyAsync, CopyElement, Point, Let, Local, For, If)
+_IN_ORDER = (Sync, Await, Arrive, Commit, Drain, Assign, Advance)  # nothing before goes past these
 
 
 def ask_first(kernel: Kernel) -> Kernel:
     """The kernel with such copies behind what asks for first stages, if nothing before that reads
-    what they bring.
+    what they bring, or waits.
     """
     nodes = walk((*kernel.declarations, *kernel.body))
     memories = {node.name for node in nodes if isinstance(node, Memory)}
@@ -41,8 +60,9 @@ def _asked_first(body: Body, memories: Set[str]) -> Body:
     assert isinstance(asking, Local)
     behind = _asks(asking)
     touched = memories & mentioned(asking.body[:behind])
+    first = max((n + 1 for n, node in enumerate(body[:at]) if _is_in_order(node)), default=0)
     kept, later = list[Node](), list[Node]()
-    for node in reversed(body[:at]):
+    for node in reversed(body[first:at]):
         own = set[str]() if isinstance(node, Memory) else memories & mentioned((node,))
         if own and _copies(node) and own.isdisjoint(touched):
             later.append(node)
@@ -52,7 +72,7 @@ def _asked_first(body: Body, memories: Set[str]) -> Body:
     if not later:
         return body
     asking = Local((*asking.body[:behind], *reversed(later), *asking.body[behind:]))
-    return (*reversed(kept), asking, *body[at + 1 :])
+    return (*body[:first], *reversed(kept), asking, *body[at + 1 :])
 
 
 def _asks(node: Node) -> int:
@@ -71,3 +91,7 @@ def _asks(node: Node) -> int:
 def _copies(node: Node) -> bool:
     """Whether threads copy there, and do nothing else."""
     return isinstance(node, Local) and all(isinstance(x, _COPYING) for x in walk((node,)))
+
+
+def _is_in_order(node: Node) -> bool:
+    return any(isinstance(x, _IN_ORDER) for x in walk((node,)))

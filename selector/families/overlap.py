@@ -1,0 +1,8 @@
+"""What parts of a kernel's time take together that overlap."""
+
+from __future__ import annotations
+
+
+def overlapped(exponent: float, *parts: float) -> float:
+    """A norm of them: their sum for an exponent of 1, the longest for a large one."""
+    return sum(part**exponent for part in parts) ** (1 / exponent)

@@ -5,4 +5,7 @@ from __future__ import annotations
 
 def overlapped(exponent: float, *parts: float) -> float:
     """A norm of them: their sum for an exponent of 1, the longest for a large one."""
-    return sum(part**exponent for part in parts) ** (1 / exponent)
+    total = 0.0
+    for part in parts:
+        total += part**exponent
+    return total ** (1 / exponent)

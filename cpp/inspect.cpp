@@ -3,6 +3,8 @@
 
 #include "inspect.h"
 
+#include <algorithm>
+
 namespace bridge {
 
 using namespace Halide::Internal;
@@ -182,6 +184,21 @@ void constrain(Halide::Parameter to, const Halide::Parameter &from) {
     to.set_host_alignment(from.host_alignment());
 }
 
+// What the user has bounded is the output, which is `to` once it stands for it: `from` is computed
+// for a tile. An extent without a minimum is a tile's own.
+void hand_bounds_over(Function from, Function to) {
+    using Halide::Internal::Bound;
+    std::vector<Bound> &bounds = from.schedule().bounds();
+    auto tiles = std::stable_partition(bounds.begin(), bounds.end(),
+                                       [](const Bound &b) { return !b.min.defined(); });
+    for (auto b = tiles; b != bounds.end(); ++b) {
+        const auto at = std::find(from.args().begin(), from.args().end(), b->var);
+        b->var = to.args().at(at - from.args().begin());
+        to.schedule().bounds().push_back(*b);
+    }
+    bounds.erase(tiles, bounds.end());
+}
+
 }  // namespace
 
 py::dict inspect(const Functions &outputs) {
@@ -248,6 +265,7 @@ std::vector<Func> wrapped(const Functions &outputs) {
         for (size_t i = 0; i < f.output_buffers().size(); i++) {
             constrain(wrapper.output_buffers()[i], f.output_buffers()[i]);
         }
+        hand_bounds_over(f, wrapper);
         result.emplace_back(wrapper);
     }
     return result;

@@ -1,4 +1,4 @@
-"""``out.bound`` of an output that is a sum: its tiles get a wrapper, and the bound is the wrapper's."""
+"""``out.bound`` of an output that is a sum: tiles give it a wrapper, which has the bound then."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ TURNS = 4
 ELEMENTS, FEWER = 32, 16  # of a row that a thread has where they lie in vectors, up to that many
 SHARE = 64  # bytes of these of all arrays, if those are not fewer than the least
 SINGLE = 4  # elements where they do not
+KEPT = 96  # bytes of a row that a thread keeps, if no others meet
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
 EACH, BLOCKS = 512, 8  # threads of each of the blocks that have a row together; those blocks
 UNKNOWN = 128  # threads of a row of which the length is not known
@@ -130,11 +131,13 @@ def threads_of(
     bytes_: int = SHARE // ELEMENTS,
     *,
     stored: bool = True,
+    once: bool = False,
 ) -> int:
     """Those of a row, ``bytes_`` of whose arrays belong to an element: each loads some vectors,
     which it keeps (``lowering.whole_rows``), so that threads seldom meet. Those of short rows are
     few of a warp, of long ones ``most``; but where nothing of the row is ``stored``, and half of
-    these can keep it, another block loads a row while one adds up.
+    these can keep it, another block loads a row while one adds up. A row that is swept ``once`` is
+    a warp's if that can keep it: nothing is kept but what is loaded.
     """
     if extent is None:
         return UNKNOWN
@@ -148,6 +151,8 @@ def threads_of(
         turns, half = (-(-extent // (n * lanes)) for n in (threads, threads // 2))
         idle = 5 * turns * threads * lanes > 6 * extent
         threads //= 2 if idle and 2 * half * lanes <= 3 * each else 1
+    if once and lanes > 1 and threads == 2 * LANES and extent * bytes_ <= LANES * KEPT:
+        threads = LANES
     if not stored and threads > EACH and extent * bytes_ <= EACH * BYTES:
         threads = EACH
     return min(most, max(fewest, threads))

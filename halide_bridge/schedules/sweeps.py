@@ -178,7 +178,8 @@ class Sweeps:
         extents = [self._extent(m.stages[1].reduced[s.along].extent) for m, s in sweeps]
         known = [e for e in extents if e is not None]
         extent = max(known) if len(known) == len(extents) else None
-        return rows.threads_of(extent, lanes, most, bytes_, stored=stored)
+        once = len(members) == 1
+        return rows.threads_of(extent, lanes, most, bytes_, stored=stored, once=once)
 
     def _extent(self, e: Expr) -> int | None:
         """A number, or what the user says of it."""

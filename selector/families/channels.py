@@ -27,9 +27,11 @@ TOGETHER = 12  # registers less where elements of a row have one address
 AGAIN = 3  # times more for one of its loads: tests of a vector, and of its elements one by one
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
 WRITTEN_OUT = 2048  # multiply-adds of a thread
+MOST_TERMS = 25  # of a result in a turn, of channels side by side: no more were measured
 STATEMENTS = 600  # of a kernel: loads and sums, vectors twice, as elements as well
 OF_ROWS = 256  # the same where threads have parts of rows: longer texts came too late (H200)
-REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, beside values
+REGISTERS, OTHERS = 65536, 40  # of a multiprocessor, of a thread beside values
+MOST, MOST_ALONE = 200, 240  # of a thread for all values; of channels side by side, each alone
 # Fitted to 247 kernels for 52 layers on an H200 (13 % off in the median; of those that were timed
 # for a layer the choice is the best in the median, 24 % off at most): instructions beside one load,
 # for its address and whether it is inside, more of them in a loop, beside one store, beside one
@@ -38,6 +40,14 @@ REGISTERS, MOST, OTHERS = 65536, 200, 40  # of a multiprocessor, of a thread, be
 # what a block brings to shared memory is there and all have met.
 LOAD, LOOPED, STORE, SHARED_LOAD, BROUGHT = 12, 5, 5, 1, 40
 LAUNCH, START, WAIT, TEXT, ARRIVING = 3800, 60, 2, 2, 1800
+# Of channels side by side, each with a filter of its own, to 506 kernels for 25 layers, none of
+# whose data was in the L2 cache (11 % off; the choice loses 5.5 % in the mean): cycles of a launch,
+# of a warp for one of its instructions alone and as one of many, until what a thread loads is
+# there, and of an instruction's text; bytes from memory for which one counts that is read again;
+# the power with which arithmetic, waiting and bytes add up; of the registers of all values, how
+# many nvcc takes, and how few do.
+SIDE_LAUNCH, ALONE, ISSUE, LATENCY, SIDE_TEXT = 2760, 1.0, 0.22, 915, 1.1
+REREAD, POWER, TAKEN, FEWEST = 4, 1.3, 0.78, 0.66
 RUN = 8  # elements of a row that a thread brings at once, also if there are fewer
 ROOM = 96 << 10  # bytes of shared memory for all blocks of a multiprocessor
 L1_BYTES = 128
@@ -79,6 +89,11 @@ class Shape:
         return self.group * prod(w.taps for w in self.windows)
 
     @property
+    def alone(self) -> bool:
+        """Whether channels lie side by side, each with a filter of its own."""
+        return self.side and self.group == 1
+
+    @property
     def windowed(self) -> tuple[int, ...]:
         """The dimensions with several taps."""
         return tuple(d for d, w in enumerate(self.windows) if w.taps > 1)
@@ -110,12 +125,15 @@ class Tile:
 
 def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tile]]:
     """Tiles with the cycles that they take, the best first; none where no thread can hold one."""
-    return [*_ranked(shape, machine.multiprocessors)]
+    return [*_ranked(shape, machine.multiprocessors, machine.copy * 1e6 / machine.megahertz)]
 
 
 @lru_cache(maxsize=1024)
-def _ranked(shape: Shape, multiprocessors: int) -> tuple[tuple[float, Tile], ...]:
-    found = [rank for part in _parts(shape) for rank in _blocks(part, shape, multiprocessors)]
+def _ranked(shape: Shape, multiprocessors: int, speed: float) -> tuple[tuple[float, Tile], ...]:
+    """``speed``: bytes a cycle from memory."""
+    found = [
+        rank for part in _parts(shape) for rank in _blocks(part, shape, multiprocessors, speed)
+    ]
     return tuple(sorted(found, key=lambda rank: rank[0]))
 
 
@@ -143,6 +161,8 @@ def _parts(shape: Shape) -> Iterator[_Part]:
         ]
         for each in product(*choices):
             terms = shape.terms // _times(rolled, shape)
+            if shape.alone and terms > MOST_TERMS:
+                continue
             sums = prod(each) * terms
             registers = _registers(each, lanes, rolled, shape)
             pixels, weights = _loads(each, lanes, rolled, shape)
@@ -155,7 +175,7 @@ def _parts(shape: Shape) -> Iterator[_Part]:
                 statements += pixels // _row_loads(each[0], shape) * each[0] + prod(each)
                 most = OF_ROWS
             written = sums <= WRITTEN_OUT and statements <= most
-            if not written or registers > MOST:
+            if not written or registers > (MOST_ALONE if shape.alone else MOST):
                 continue
             for staged in (False,) if shape.side or row else (False, True):
                 work = _work(each, lanes, rolled, staged, shape)
@@ -178,10 +198,15 @@ def _work(
     return sums * shape.terms + moved + OTHERS, again, lines
 
 
-def _blocks(p: _Part, shape: Shape, multiprocessors: int) -> Iterator[tuple[float, Tile]]:
+def _blocks(
+    p: _Part, shape: Shape, multiprocessors: int, speed: float
+) -> Iterator[tuple[float, Tile]]:
     """With the threads that a block may have."""
     for threads in _threads(p.each, shape):
-        cost = _cost(p, threads, shape, multiprocessors)
+        if shape.alone:
+            cost = _cost_side(p, threads, shape, multiprocessors, speed)
+        else:
+            cost = _cost(p, threads, shape, multiprocessors)
         if cost is not None:
             cycles, resident = cost
             yield cycles, Tile(p.each, threads, p.lanes, p.rolled, resident, p.staged)
@@ -212,6 +237,30 @@ def _cost(
     text = TEXT * (p.instructions + p.again) / _times(p.rolled, shape)
     arriving = ARRIVING if p.staged else 0
     return max(issue, waiting) + text + arriving + LAUNCH, resident
+
+
+def _cost_side(
+    p: _Part, threads: tuple[int, ...], shape: Shape, multiprocessors: int, speed: float
+) -> tuple[float, int]:
+    """The same of channels side by side, each alone."""
+    count = prod(threads)
+    warps = -(-count // WARP)
+    room, few = REGISTERS // (warps * WARP), int(FEWEST * p.registers)
+    resident = max(1, min(room // (-(-few // 8) * 8), 16))
+    held = min(REGISTERS // (count * resident) // 8 * 8, TAKEN * p.registers)
+    there = max(1, min(room // held, 64 // warps))
+    spans = [n * each for n, each in zip(threads, p.each, strict=True)]
+    blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
+    share = min(-(-blocks // multiprocessors), blocks / multiprocessors + 0.5)
+    turns = _times(p.rolled, shape)
+    issue = share * warps * p.instructions * ISSUE
+    waiting = max(1.0, share / there) * (p.instructions * ALONE + LATENCY * turns**0.5)
+    read = blocks * prod(w.reach(n) for n, w in zip(spans, shape.windows, strict=True))
+    read *= max(1.0, L1_BYTES / (spans[0] * shape.bytes))  # parts of lines come alone
+    once = prod(shape.extents) * (1 + prod(w.step for w in shape.windows))
+    bytes_ = shape.bytes * (read / REREAD + once) / speed
+    body = sum(part**POWER for part in (issue, waiting, bytes_)) ** (1 / POWER)
+    return body + SIDE_TEXT * p.instructions / turns + SIDE_LAUNCH, resident
 
 
 def _lanes(shape: Shape) -> list[int]:

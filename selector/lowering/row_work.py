@@ -44,8 +44,8 @@ class RowWork:
     """One kernel. ``vectors``: what each loop loads; ``kept``: of those, what stays, by its array;
     ``values``: what a loop computes and stays, by the loop and its array; ``computed``: what each
     loop stores, of what is kept, as ``spelled`` by numbers of rows; ``late``: what one of the later
-    loops loads, if that is done behind the first one, whose vectors take no registers any more;
-    ``steps``: vectors that stay.
+    loops loads, if that is done ``early`` or right behind the first one; ``steps``: vectors that
+    stay.
     """
 
     rows: RowLoops
@@ -56,6 +56,13 @@ class RowWork:
     spelled: dict[str, Expr] = field(default_factory=dict[str, Expr])
     late: dict[Vector, str] = field(default_factory=dict[Vector, str])
     steps: int = 0
+
+    @property
+    def early(self) -> bool:
+        """Whether all is loaded at first. Where ``values`` stay, they take the vectors' registers;
+        blocks that have a row together wait for each other longer than for what is loaded then.
+        """
+        return not self.values and self.rows.row.blocks == 1
 
     def read(self) -> None:
         """Note what the loops load."""

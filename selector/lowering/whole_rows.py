@@ -160,7 +160,7 @@ class _Whole:
     def _around(self, s: Stmt) -> Stmt:
         """The statements of a thread, behind what is said of its row."""
         lanes = self.rows.lanes
-        ahead = [*self._loaded()]
+        ahead = [*self._loaded(), *self._late(before=True)]
         if self.rows.row.blocks > 1:
             ahead.append(Evaluate(Call(BOOL, MEET, ())))
         s = Block((*ahead, self._stmt(s)))
@@ -320,7 +320,7 @@ class _Whole:
             yield For(s.name, ZERO, IntImm(steps), ForKind.UNROLLED, first)
         if self.short:
             if s.name == next(iter(self.rows.loops)):
-                yield from self._late()
+                yield from self._late(before=False)
             return
         turns = div(add(part.left, IntImm(threads - 1)), IntImm(threads))
         rest = self._vector(loop, loop.store.value, turn)
@@ -329,10 +329,10 @@ class _Whole:
         for end in part.ends:
             yield IfThenElse(Compare(CompareOp.LE, ZERO, end), self._end(loop, end))
 
-    def _late(self) -> Iterator[Stmt]:
+    def _late(self, *, before: bool) -> Iterator[Stmt]:
         """Load what later loops are going to need."""
         late = self.work.late
-        if late:
+        if late and self.short and before == self.work.early:
             yield self._vectors(list(late), ALL)
 
     def _of_kept(self, loop: Loop, turn: Expr) -> Iterator[Stmt]:

@@ -246,7 +246,7 @@ def test_filters_of_rows_in_many_dimensions(outer: tuple[int, ...]) -> None:
     assert np.allclose(result, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("planar", "taps"), [(True, 7), (False, 3), (False, 7)])
+@pytest.mark.parametrize(("planar", "taps"), [(True, 7), (False, 7)])
 def test_a_loop_over_taps_is_along_the_dimension_with_one_result(planar: bool, taps: int) -> None:
     """What the results of a thread read along the others comes once for all of them."""
     machine, one, window = machine_for(find_target(TARGET)), Windows(), Windows(taps)
@@ -256,6 +256,17 @@ def test_a_loop_over_taps_is_along_the_dimension_with_one_result(planar: bool, t
     assert best.rolled is not None
     assert best.each[best.rolled] == 1
     assert max(best.each[d] for d in (0, 1, 2) if d not in (best.rolled, 2 if planar else 0)) > 3
+
+
+@pytest.mark.parametrize("extents", [(96, 56, 56, 32), (64, 80, 80, 32), (512, 20, 20, 32)])
+def test_blocks_of_channels_side_by_side_read_whole_lines(extents: tuple[int, ...]) -> None:
+    """Few taps are all written out; a thread has neighbours along both dimensions of pixels."""
+    one, window = Windows(), Windows(3)
+    shape = Shape(extents, (one, window, window, one), 0, 1, 2, True)
+    best = ranked(shape, machine_for(find_target(TARGET)))[0][1]
+    assert best.threads[0] * best.lanes * shape.bytes >= 128
+    assert best.rolled is None
+    assert min(best.each[1:3]) > 1
 
 
 def test_a_run_of_weights_is_not_cut() -> None:

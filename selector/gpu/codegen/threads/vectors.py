@@ -308,6 +308,8 @@ class Windows:
             yield Compare(CompareOp.EQ, Var(name), IntImm(count))
 
     def _inside(self, storage: Storage, index: Affine, needs: Needs, alike: Needs) -> None:
+        if storage.own:
+            return
         if storage.param is None:
             if storage.elements is None:
                 raise Unknown

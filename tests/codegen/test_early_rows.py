@@ -1,0 +1,66 @@
+"""What a kernel of rows loads before its first loop; vectors of what launches pass to each other,
+which nothing tests.
+"""
+
+from __future__ import annotations
+
+import halide as hl
+import numpy as np
+import pytest
+
+import halide_bridge as hb
+
+x, y = hl.Var("x"), hl.Var("y")
+F16, F32 = hl.Float(16), hl.Float(32)
+
+
+def norm(*, centred: bool) -> hl.Func:
+    """Over the RMS of a row, times weights; ``centred``: less the mean before."""
+    a, w = hl.ImageParam(F16, 2, "a"), hl.ImageParam(F16, 1, "w")
+    mean, squares, out = hl.Func("mean"), hl.Func("squares"), hl.Func("out")
+    r = hl.RDom([(0, a.width())], "r")
+    mean[y] += hl.f32(a[r.x, y]) / a.width()
+
+    def term(i: object) -> hl.Expr:
+        return hl.f32(a[i, y]) - mean[y] if centred else hl.f32(a[i, y])
+
+    squares[y] += term(r.x) * term(r.x)
+    scale = 1 / hl.sqrt(squares[y] / a.width() + 0.5)
+    out[x, y] = hl.cast(F16, term(x) * scale * hl.f32(w[x]))
+    return out
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_weights_are_loaded_before_a_row_is_summed_unless_values_stay(centred: bool) -> None:
+    out = norm(centred=centred)
+    hb.autoschedule(out, target="sm_90a", sizes=(2000, 1000))
+    kernel = hb.compile(out, target="sm_90a")
+    summed = kernel.source.index("mean_intm[l0] =" if centred else "squares_intm[l0] =")
+    assert (kernel.source.index("row_kept_late_0 + ") < summed) != centred
+    rng = np.random.default_rng(3)
+    a, w = (rng.standard_normal(s).astype(np.float16) for s in ((5, 1000), (1000,)))
+    found = kernel.interpret(a=a, w=w, sizes=(5, 1000)).astype(np.float64)
+    rows = a.astype(np.float64)
+    rows -= rows.mean(1, keepdims=True) if centred else 0
+    truth = rows / np.sqrt((rows**2).mean(1, keepdims=True) + 0.5) * w
+    assert np.linalg.norm(found - truth) < 1e-3 * np.linalg.norm(truth)
+
+
+def test_a_row_that_is_swept_once_has_a_warp() -> None:
+    once = hb.autoschedule(norm(centred=False), target="sm_90a", sizes={"a": (3000, 1500)})
+    twice = hb.autoschedule(norm(centred=True), target="sm_90a", sizes={"a": (3000, 1500)})
+    assert "32 threads a row" in once.report
+    assert "64 threads a row" in twice.report
+
+
+def test_vectors_of_what_launches_pass_to_each_other_are_not_tested() -> None:
+    """Halide has found how much of it is read."""
+    a, made, out = hl.ImageParam(F32, 2, "a"), hl.Func("made"), hl.Func("out")
+    made[x, y] = 2 * hl.BoundaryConditions.repeat_edge(a)[x, y]
+    out[x, y] = made[x - 1, y] + made[x, y] + made[x + 1, y]
+    xo, xi, xv = hl.Var("xo"), hl.Var("xi"), hl.Var("xv")
+    made.compute_root().gpu_tile(x, y, xo, hl.Var("yo"), xi, hl.Var("yi"), 32, 8)
+    out.split(x, xo, xi, 128).split(xi, xi, xv, 4).vectorize(xv).gpu_blocks(xo, y).gpu_threads(xi)
+    source = hb.compile(out, target="sm_90a").source
+    (test,) = (line for line in source.splitlines() if "if (whole || " in line)
+    assert "&&" not in test  # that the four results are there is all

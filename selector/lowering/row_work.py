@@ -26,6 +26,7 @@ AHEAD = 192  # the same with what later loops load, if that is done early
 FEW = 112  # the same in the largest blocks, which have few registers for each thread
 OTHERS = 29  # registers of a thread beside what stays, and the addresses in each array
 ADDRESSES = 3
+FEW_BLOCKS, SPARED = 4, 4  # so many blocks are worth a few registers: nvcc finds others
 END = 4  # registers for a further element of an array at an end of a row
 STEP = Var("row.step")
 
@@ -116,7 +117,8 @@ class RowWork:
         ends = -(-2 * (self.rows.lanes - 1) // row.threads)
         others = OTHERS + ADDRESSES * arrays + END * len(again) * (ends - 1)
         registers = others + self.steps * max(loaded, computed) // 4
-        return REGISTERS // (row.threads * row.rows * registers)
+        each = REGISTERS // (row.threads * row.rows)
+        return max(each // registers, min(FEW_BLOCKS, each // (registers - SPARED)))
 
     def _common(self, body: Stmt) -> dict[Expr, str]:
         """What a loop computes of what is kept, and a later one computes again: by the loop."""

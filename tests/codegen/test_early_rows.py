@@ -14,19 +14,27 @@ x, y = hl.Var("x"), hl.Var("y")
 F16, F32 = hl.Float(16), hl.Float(32)
 
 
-def norm(*, centred: bool) -> hl.Func:
-    """Over the RMS of a row, times weights; ``centred``: less the mean before."""
+def norm(*, centred: bool, added: bool = False) -> hl.Func:
+    """Over the RMS of a row, times weights; ``centred``: less the mean before; ``added``: of a sum of
+    two arrays, and with a bias.
+    """
+    b, bias = hl.ImageParam(F16, 2, "b"), hl.ImageParam(F16, 1, "bias")
     a, w = hl.ImageParam(F16, 2, "a"), hl.ImageParam(F16, 1, "w")
     mean, squares, out = hl.Func("mean"), hl.Func("squares"), hl.Func("out")
     r = hl.RDom([(0, a.width())], "r")
-    mean[y] += hl.f32(a[r.x, y]) / a.width()
+
+    def value(i: object) -> hl.Expr:
+        return hl.f32(a[i, y]) + hl.f32(b[i, y]) if added else hl.f32(a[i, y])
+
+    mean[y] += value(r.x) / a.width()
 
     def term(i: object) -> hl.Expr:
-        return hl.f32(a[i, y]) - mean[y] if centred else hl.f32(a[i, y])
+        return value(i) - mean[y] if centred else value(i)
 
     squares[y] += term(r.x) * term(r.x)
     scale = 1 / hl.sqrt(squares[y] / a.width() + 0.5)
-    out[x, y] = hl.cast(F16, term(x) * scale * hl.f32(w[x]))
+    normed = term(x) * scale * hl.f32(w[x])
+    out[x, y] = hl.cast(F16, normed + hl.f32(bias[x]) if added else normed)
     return out
 
 
@@ -51,6 +59,12 @@ def test_a_row_that_is_swept_once_has_a_warp() -> None:
     twice = hb.autoschedule(norm(centred=True), target="sm_90a", sizes={"a": (3000, 1500)})
     assert "32 threads a row" in once.report
     assert "64 threads a row" in twice.report
+
+
+def test_a_fourth_block_is_worth_a_few_registers() -> None:
+    out = norm(centred=True, added=True)
+    hb.autoschedule(out, target="sm_90a", sizes={"a": (4096, 4096), "b": (4096, 4096)})
+    assert "__launch_bounds__(256, 4)" in hb.compile(out, target="sm_90a").source
 
 
 def test_vectors_of_what_launches_pass_to_each_other_are_not_tested() -> None:

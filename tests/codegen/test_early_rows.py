@@ -15,8 +15,8 @@ F16, F32 = hl.Float(16), hl.Float(32)
 
 
 def norm(*, centred: bool, added: bool = False) -> hl.Func:
-    """Over the RMS of a row, times weights; ``centred``: less the mean before; ``added``: of a sum of
-    two arrays, and with a bias.
+    """Over the RMS of a row, times weights; ``centred``: less the mean before; ``added``: of a sum
+    of two arrays, and with a bias.
     """
     b, bias = hl.ImageParam(F16, 2, "b"), hl.ImageParam(F16, 1, "bias")
     a, w = hl.ImageParam(F16, 2, "a"), hl.ImageParam(F16, 1, "w")

@@ -27,7 +27,7 @@ TOGETHER = 12  # registers less where elements of a row have one address
 AGAIN = 3  # times more for one of its loads: tests of a vector, and of its elements one by one
 FEW = (1, 2, 4, 8, 16)  # threads of a block along other dimensions than the first
 WRITTEN_OUT = 2048  # multiply-adds of a thread
-MOST_TERMS = 25  # of a result in a turn, of channels side by side: no more were measured
+MOST_TERMS = 25  # of a result without a loop, channels side by side: no more were measured
 STATEMENTS = 600  # of a kernel: loads and sums, vectors twice, as elements as well
 OF_ROWS = 256  # the same where threads have parts of rows: longer texts came too late (H200)
 REGISTERS, OTHERS = 65536, 40  # of a multiprocessor, of a thread beside values
@@ -161,7 +161,7 @@ def _parts(shape: Shape) -> Iterator[_Part]:
         ]
         for each in product(*choices):
             terms = shape.terms // _times(rolled, shape)
-            if shape.alone and terms > MOST_TERMS:
+            if shape.alone and rolled is None and terms > MOST_TERMS:
                 continue
             sums = prod(each) * terms
             registers = _registers(each, lanes, rolled, shape)

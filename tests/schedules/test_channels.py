@@ -269,6 +269,15 @@ def test_blocks_of_channels_side_by_side_read_whole_lines(extents: tuple[int, ..
     assert min(best.each[1:3]) > 1
 
 
+def test_windows_in_three_dimensions_have_a_tile() -> None:
+    """Many taps are a loop; what is left of them may be many as well."""
+    one, window = Windows(), Windows(7)
+    shape = Shape((32, 20, 20, 20), (one, window, window, window), 0, 1, 2, True)
+    found = ranked(shape, machine_for(find_target(TARGET)))
+    assert found
+    assert all(tile.rolled is not None for _, tile in found)
+
+
 def test_a_run_of_weights_is_not_cut() -> None:
     """Taps that lie inside of channels come with those of other channels, all at once."""
     one, window = Windows(), Windows(3)

@@ -27,7 +27,6 @@ TURNS = 4
 ELEMENTS, FEWER = 32, 16  # of a row that a thread has where they lie in vectors, up to that many
 SHARE = 64  # bytes of these of all arrays, if those are not fewer than the least
 SINGLE = 4  # elements where they do not
-KEPT = 96  # bytes of a row that a thread keeps, if no others meet
 FEWEST, MOST = 8, 1024  # threads of a row: those that load 128 bytes side by side, those of a block
 EACH, BLOCKS = 512, 8  # threads of each of the blocks that have a row together; those blocks
 UNKNOWN = 128  # threads of a row of which the length is not known
@@ -150,9 +149,8 @@ def threads_of(
     if lanes > 1 and threads > LANES:  # half as many where a fifth would have nothing to do
         turns, half = (-(-extent // (n * lanes)) for n in (threads, threads // 2))
         idle = 5 * turns * threads * lanes > 6 * extent
-        threads //= 2 if idle and 2 * half * lanes <= 3 * each else 1
-    if once and lanes > 1 and threads == 2 * LANES and extent * bytes_ <= LANES * KEPT:
-        threads = LANES
+        warp = once and threads == 2 * LANES and 2 * extent * bytes_ <= 3 * LANES * SHARE
+        threads //= 2 if (idle or warp) and 2 * half * lanes <= 3 * each else 1
     if not stored and threads > EACH and extent * bytes_ <= EACH * BYTES:
         threads = EACH
     return min(most, max(fewest, threads))

@@ -11,10 +11,11 @@ rows, whose pixels come as a vector, and single ones at both of its ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
+from operator import mul
 
 from selector.dataclass import dataclass
 from selector.machine.record import Machine
@@ -46,7 +47,7 @@ LAUNCH, START, WAIT, TEXT, ARRIVING = 3800, 60, 2, 2, 1800
 # there, and of an instruction's text; bytes from memory for which one counts that is read again;
 # the power with which arithmetic, waiting and bytes add up; of the registers of all values, how
 # many nvcc takes, and how few do.
-SIDE_LAUNCH, ALONE, ISSUE, LATENCY, SIDE_TEXT = 2760, 1.0, 0.22, 915, 1.1
+LAUNCH_ALONE, PACE, ISSUE, LATENCY, TEXT_ALONE = 2760, 1.0, 0.22, 915, 1.1
 REREAD, POWER, TAKEN, FEWEST = 4, 1.3, 0.78, 0.66
 RUN = 8  # elements of a row that a thread brings at once, also if there are fewer
 ROOM = 96 << 10  # bytes of shared memory for all blocks of a multiprocessor
@@ -131,9 +132,22 @@ def ranked(shape: Shape, machine: Machine) -> list[tuple[float, Tile]]:
 @lru_cache(maxsize=1024)
 def _ranked(shape: Shape, multiprocessors: int, speed: float) -> tuple[tuple[float, Tile], ...]:
     """``speed``: bytes a cycle from memory."""
-    found = [
-        rank for part in _parts(shape) for rank in _blocks(part, shape, multiprocessors, speed)
-    ]
+    cost: _Cost = partial(_cost, shape=shape, multiprocessors=multiprocessors)
+    if shape.alone:
+        once = prod(shape.extents) * (1 + prod(w.step for w in shape.windows))
+        cost = partial(
+            _cost_alone, shape=shape, multiprocessors=multiprocessors, speed=speed, once=once
+        )
+    grids, found = dict[tuple[int, ...], list[_Grid]](), list[tuple[float, Tile]]()
+    for p in _parts(shape):
+        if p.each not in grids:
+            grids[p.each] = [*_grids(p.each, shape)]
+        for grid in grids[p.each]:
+            known = cost(p, grid)
+            if known is not None:
+                cycles, resident = known
+                tile = Tile(p.each, grid.threads, p.lanes, p.rolled, resident, p.staged)
+                found.append((cycles, tile))
     return tuple(sorted(found, key=lambda rank: rank[0]))
 
 
@@ -153,16 +167,29 @@ class _Part:
     staged: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """So many ``blocks``, each of ``count`` ``threads``, which have ``spans`` of the results."""
+
+    threads: tuple[int, ...]
+    count: int
+    spans: tuple[int, ...]
+    blocks: int
+
+
+_Cost = Callable[[_Part, _Grid], tuple[float, int] | None]
+
+
 def _parts(shape: Shape) -> Iterator[_Part]:
     for lanes, rolled in product(_lanes(shape), (None, *shape.windowed)):
+        terms = shape.terms // _times(rolled, shape)
+        if shape.alone and rolled is None and terms > MOST_TERMS:
+            continue
         choices = [
             (lanes,) if d == 0 and lanes > 1 else _along(shape, d, lanes)
             for d in range(len(shape.extents))
         ]
         for each in product(*choices):
-            terms = shape.terms // _times(rolled, shape)
-            if shape.alone and rolled is None and terms > MOST_TERMS:
-                continue
             sums = prod(each) * terms
             registers = _registers(each, lanes, rolled, shape)
             pixels, weights = _loads(each, lanes, rolled, shape)
@@ -198,69 +225,56 @@ def _work(
     return sums * shape.terms + moved + OTHERS, again, lines
 
 
-def _blocks(
-    p: _Part, shape: Shape, multiprocessors: int, speed: float
-) -> Iterator[tuple[float, Tile]]:
+def _grids(each: tuple[int, ...], shape: Shape) -> Iterator[_Grid]:
     """With the threads that a block may have."""
-    for threads in _threads(p.each, shape):
-        if shape.alone:
-            cost = _cost_side(p, threads, shape, multiprocessors, speed)
-        else:
-            cost = _cost(p, threads, shape, multiprocessors)
-        if cost is not None:
-            cycles, resident = cost
-            yield cycles, Tile(p.each, threads, p.lanes, p.rolled, resident, p.staged)
+    for threads in _threads(each, shape):
+        spans = tuple(map(mul, threads, each))
+        blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
+        yield _Grid(threads, prod(threads), spans, blocks)
 
 
-def _cost(
-    p: _Part, threads: tuple[int, ...], shape: Shape, multiprocessors: int
-) -> tuple[float, int] | None:
-    """The cycles of blocks of so many threads, and how many are resident; None where there is no
-    room for one, or it has parts of groups.
+def _cost(p: _Part, grid: _Grid, *, shape: Shape, multiprocessors: int) -> tuple[float, int] | None:
+    """The cycles of all blocks, and how many are resident; None where there is no room for one, or
+    it has parts of groups.
     """
-    count = prod(threads)
-    resident = max(1, min(REGISTERS // (count * -(-p.registers // 8) * 8), 16))
-    spans = [n * each for n, each in zip(threads, p.each, strict=True)]
-    blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
-    share = -(-blocks // multiprocessors)
+    resident = max(1, min(REGISTERS // (grid.count * -(-p.registers // 8) * 8), 16))
+    share = -(-grid.blocks // multiprocessors)
     instructions = float(p.instructions)
     if p.staged:
-        row, *rows = (w.reach(n) for n, w in zip(spans, shape.windows, strict=True))
+        row, *rows = (w.reach(n) for n, w in zip(grid.spans, shape.windows, strict=True))
         brought = -(-row // RUN) * RUN * prod(rows)
-        brought += shape.terms * spans[shape.channel]
+        brought += shape.terms * grid.spans[shape.channel]
         resident = min(resident, ROOM // (brought * shape.bytes))
-        if not resident or spans[shape.channel] % shape.group:
+        if not resident or grid.spans[shape.channel] % shape.group:
             return None
-        instructions += BROUGHT * brought / count
-    issue = share * -(-count // WARP) * max((instructions + p.again) / 4, p.lines)
+        instructions += BROUGHT * brought / grid.count
+    issue = share * -(-grid.count // WARP) * max((instructions + p.again) / 4, p.lines)
     waiting = -(-share // resident) * (instructions * WAIT + START)
     text = TEXT * (p.instructions + p.again) / _times(p.rolled, shape)
     arriving = ARRIVING if p.staged else 0
     return max(issue, waiting) + text + arriving + LAUNCH, resident
 
 
-def _cost_side(
-    p: _Part, threads: tuple[int, ...], shape: Shape, multiprocessors: int, speed: float
+def _cost_alone(
+    p: _Part, grid: _Grid, *, shape: Shape, multiprocessors: int, speed: float, once: int
 ) -> tuple[float, int]:
-    """The same of channels side by side, each alone."""
-    count = prod(threads)
-    warps = -(-count // WARP)
+    """The same of channels side by side, each alone, of whose pixels so many are moved at least
+    ``once``.
+    """
+    warps = -(-grid.count // WARP)
     room, few = REGISTERS // (warps * WARP), int(FEWEST * p.registers)
     resident = max(1, min(room // (-(-few // 8) * 8), 16))
-    held = min(REGISTERS // (count * resident) // 8 * 8, TAKEN * p.registers)
+    held = min(REGISTERS // (grid.count * resident) // 8 * 8, TAKEN * p.registers)
     there = max(1, min(room // held, 64 // warps))
-    spans = [n * each for n, each in zip(threads, p.each, strict=True)]
-    blocks = prod(-(-e // n) for e, n in zip(shape.extents, spans, strict=True))
-    share = min(-(-blocks // multiprocessors), blocks / multiprocessors + 0.5)
+    share = min(-(-grid.blocks // multiprocessors), grid.blocks / multiprocessors + 0.5)
     turns = _times(p.rolled, shape)
     issue = share * warps * p.instructions * ISSUE
-    waiting = max(1.0, share / there) * (p.instructions * ALONE + LATENCY * turns**0.5)
-    read = blocks * prod(w.reach(n) for n, w in zip(spans, shape.windows, strict=True))
-    read *= max(1.0, L1_BYTES / (spans[0] * shape.bytes))  # parts of lines come alone
-    once = prod(shape.extents) * (1 + prod(w.step for w in shape.windows))
+    waiting = max(1.0, share / there) * (p.instructions * PACE + LATENCY * turns**0.5)
+    read = grid.blocks * prod(w.reach(n) for n, w in zip(grid.spans, shape.windows, strict=True))
+    read *= max(1.0, L1_BYTES / (grid.spans[0] * shape.bytes))  # parts of lines come alone
     bytes_ = shape.bytes * (read / REREAD + once) / speed
     body = sum(part**POWER for part in (issue, waiting, bytes_)) ** (1 / POWER)
-    return body + SIDE_TEXT * p.instructions / turns + SIDE_LAUNCH, resident
+    return body + TEXT_ALONE * p.instructions / turns + LAUNCH_ALONE, resident
 
 
 def _lanes(shape: Shape) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
+from halide_bridge.schedules.rows import threads_of
 
 x, y = hl.Var("x"), hl.Var("y")
 F16, F32 = hl.Float(16), hl.Float(32)
@@ -59,6 +60,11 @@ def test_a_row_that_is_swept_once_has_a_warp() -> None:
     twice = hb.autoschedule(norm(centred=True), target="sm_90a", sizes={"a": (3000, 1500)})
     assert "32 threads a row" in once.report
     assert "64 threads a row" in twice.report
+
+
+def test_a_warp_has_a_row_of_bytes_where_it_keeps_all() -> None:
+    """A thread keeps half as many elements more than it is meant for (``lowering.row_work``)."""
+    assert [threads_of(n, 16, bytes_=1, once=True) for n in (1536, 1537)] == [32, 64]
 
 
 def test_a_fourth_block_is_worth_a_few_registers() -> None:

@@ -29,7 +29,8 @@ from selector.gpu.codegen.threads.vector_code import (
     load_vector,
     pieces,
 )
-from selector.gpu.codegen.threads.vectors import Vectors, Window, Windows
+from selector.gpu.codegen.threads.vectors import Vectors
+from selector.gpu.codegen.threads.windows import Window, Windows
 from selector.gpu.ir.expressions import element, number, plus, pointer
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Storage, c_type
-from selector.gpu.codegen.threads.vectors import VECTOR_BYTES
+from selector.gpu.codegen.threads.windows import VECTOR_BYTES
 from selector.gpu.ir.expressions import (
     THREAD,
     behind,

@@ -26,14 +26,8 @@ from selector.gpu.codegen.threads.vector_code import (
     vector_condition,
     vector_flags,
 )
-from selector.gpu.codegen.threads.vectors import (
-    SHIFT,
-    Vectors,
-    Windows,
-    thread_of,
-    vectors_of,
-    widest,
-)
+from selector.gpu.codegen.threads.vectors import SHIFT, Vectors, thread_of, vectors_of
+from selector.gpu.codegen.threads.windows import Windows, widest
 from selector.gpu.ir.expressions import all_of, equal, less, number, plus, remainder, times
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import to_affine

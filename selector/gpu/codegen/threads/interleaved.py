@@ -25,13 +25,8 @@ from selector.gpu.codegen.threads.needs import Needs
 from selector.gpu.codegen.threads.nests import vector_digits
 from selector.gpu.codegen.threads.sums import ThreadStatements
 from selector.gpu.codegen.threads.vector_code import condition_of, load_windows
-from selector.gpu.codegen.threads.vectors import (
-    VECTOR_BYTES,
-    Vectors,
-    Windows,
-    vectors_of,
-    widest,
-)
+from selector.gpu.codegen.threads.vectors import Vectors, vectors_of
+from selector.gpu.codegen.threads.windows import VECTOR_BYTES, Windows, widest
 from selector.gpu.ir.expressions import (
     all_of,
     behind,

@@ -25,7 +25,8 @@ from selector.gpu.codegen.threads.vector_code import (
     vector_condition,
     vector_flags,
 )
-from selector.gpu.codegen.threads.vectors import MOST_LANES, Vectors, Windows, vectors_of
+from selector.gpu.codegen.threads.vectors import MOST_LANES, Vectors, vectors_of
+from selector.gpu.codegen.threads.windows import Windows
 from selector.gpu.ir.expressions import all_of, number
 from selector.ir.contents import holds
 from selector.ir.nodes import For, ForKind, IntImm, Load, Stmt, Store, Var, VectorReduce

@@ -47,13 +47,13 @@ from selector.gpu.codegen.threads.vector_code import (
 )
 from selector.gpu.codegen.threads.vector_fills import bring_rows, rows_of
 from selector.gpu.codegen.threads.vectors import (
-    VECTOR_BYTES,
     Vectors,
     as_vectors,
     inner_vectors,
     thread_of,
     vectors_ahead,
 )
+from selector.gpu.codegen.threads.windows import VECTOR_BYTES
 from selector.gpu.ir.expressions import all_of, mixed_radix, number, plus, times
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, Sync

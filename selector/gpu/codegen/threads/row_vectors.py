@@ -13,7 +13,8 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, c_type
 from selector.gpu.codegen.threads.lanes import LANE, one_lane
 from selector.gpu.codegen.threads.needs import Needs
-from selector.gpu.codegen.threads.vectors import Vectors, Window, Windows, vectors_of, widest
+from selector.gpu.codegen.threads.vectors import Vectors, vectors_of
+from selector.gpu.codegen.threads.windows import Window, Windows, widest
 from selector.gpu.ir.expressions import (
     FALSE,
     behind,

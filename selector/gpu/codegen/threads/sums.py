@@ -21,7 +21,8 @@ from selector.gpu.codegen.threads.lanes import LANE, one_lane
 from selector.gpu.codegen.threads.needs import Needs
 from selector.gpu.codegen.threads.nests import vector_digits
 from selector.gpu.codegen.threads.vector_code import emit_side_by_side, rows_flag, vector_condition
-from selector.gpu.codegen.threads.vectors import Vectors, Windows, vectors_of
+from selector.gpu.codegen.threads.vectors import Vectors, vectors_of
+from selector.gpu.codegen.threads.windows import Windows
 from selector.gpu.ir.expressions import all_of
 from selector.ir.affine import to_affine
 from selector.ir.contents import holds

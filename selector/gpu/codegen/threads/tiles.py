@@ -18,7 +18,7 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import Space, Storage, c_type
 from selector.gpu.codegen.threads.lanes import LANE, one_lane
 from selector.gpu.codegen.threads.needs import Needs, Unknown
-from selector.gpu.codegen.threads.vectors import widest
+from selector.gpu.codegen.threads.windows import widest
 from selector.gpu.ir.expressions import all_of, at_least, behind, below, flag, pointer
 from selector.gpu.ir.memory import LoadVector, Point
 from selector.gpu.ir.nodes import Let

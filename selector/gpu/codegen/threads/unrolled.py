@@ -21,7 +21,7 @@ from selector.gpu.codegen.scalars.storage import Space
 from selector.gpu.codegen.threads.needs import Needs, Unknown
 from selector.gpu.codegen.threads.sums import ThreadStatements
 from selector.gpu.codegen.threads.vector_code import condition_of
-from selector.gpu.codegen.threads.vectors import Windows
+from selector.gpu.codegen.threads.windows import Windows
 from selector.gpu.ir.expressions import all_of
 from selector.ir.affine import settled
 from selector.ir.contents import holds, nodes_of

@@ -12,15 +12,8 @@ from selector.gpu.codegen.context import KernelContext
 from selector.gpu.codegen.scalars.storage import c_type
 from selector.gpu.codegen.threads.lanes import LANE
 from selector.gpu.codegen.threads.needs import Needs
-from selector.gpu.codegen.threads.vectors import (
-    SHIFT,
-    VECTOR_BYTES,
-    Vectors,
-    Window,
-    first_lane,
-    is_ahead,
-    is_kept,
-)
+from selector.gpu.codegen.threads.vectors import SHIFT, Vectors, first_lane, is_ahead, is_kept
+from selector.gpu.codegen.threads.windows import VECTOR_BYTES, Window
 from selector.gpu.ir.expressions import (
     all_of,
     at_least,

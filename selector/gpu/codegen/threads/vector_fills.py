@@ -20,7 +20,7 @@ from selector.gpu.codegen.threads.lanes import LANE
 from selector.gpu.codegen.threads.needs import Needs, Unknown
 from selector.gpu.codegen.threads.nests import Nest
 from selector.gpu.codegen.threads.vector_code import condition_of
-from selector.gpu.codegen.threads.vectors import VECTOR_BYTES, Windows
+from selector.gpu.codegen.threads.windows import VECTOR_BYTES, Windows
 from selector.gpu.ir.expressions import behind, element, mixed_radix, number, plus, pointer, times
 from selector.gpu.ir.memory import Array, LoadVector, StoreVector
 from selector.ir.affine import Affine, to_affine

@@ -15,6 +15,8 @@ COMPILE_ONLY = "compile-only, not run on this hardware"
 # Elements of a box of the copy engine along a dimension, with those between them, at most (CUDA
 # Driver API, cuTensorMapEncodeTiled).
 LARGEST_BOX = 256
+VECTOR_BYTES = 16  # that a thread loads or stores at once
+THREAD_LANES = 64  # of a thread's vector statement, at most
 LEAST_KEPT, MOST_GIVEN = 32, 240  # registers of a thread: of one that feeds others, of any other
 
 

@@ -20,7 +20,7 @@ from halide_bridge.schedules.kernels import (
     new_variables,
     spread,
 )
-from halide_bridge.schedules.lanes import VECTOR, lanes_of, turn_of
+from halide_bridge.schedules.lanes import lanes_of, turn_of
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Placement
 from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -29,6 +29,7 @@ from halide_bridge.schedules.sizes import Guess
 from selector.dataclass import dataclass
 from selector.ir.nodes import Expr
 from selector.ir.traverse import free_vars
+from selector.targets import VECTOR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def along_dims(
     facts = [placement.extent(member.name, d) for d in range(len(args))]
     usual = _form(work, facts, most, rows)
     if not usual.lead and args and member.name not in outputs:
-        aligned(func, args[0], VECTOR // member.types[0].bytes)
+        aligned(func, args[0], VECTOR_BYTES // member.types[0].bytes)
     told = told_short(member, placement, known) if alone or sums else None
     if told is not None and usual.lanes == 1:
         short = _form(work, told, 1, 1)
@@ -133,7 +134,7 @@ def _form(work: _Work, extents: Extents, most: int, rows: int) -> _Form:
         channel = member.args[0], extents[0] or 0
         lanes = lanes_of(body, member.args[lead], bytes_, channel=channel)
         if vector:  # as many pixels as a thread stores at once
-            lanes = min(lanes, VECTOR // (channel[1] * bytes_))
+            lanes = min(lanes, VECTOR_BYTES // (channel[1] * bytes_))
     if lanes > 1 and rest and not lead and _is_ragged(known, member, lead, lanes):
         lanes = 1
     own = {arg: n for arg, n in zip(member.args[:lead], extents, strict=False) if n}
@@ -193,7 +194,7 @@ def _reads_again(body: Body, member: Member, outer: Sequence[int], placement: Pl
 
 def _is_vector(extent: int | None, bytes_: int) -> bool:
     """Whether the elements of a short dimension are loaded and stored at once, a pixel's say."""
-    return extent is not None and extent in (2, 4, 8) and extent * bytes_ <= VECTOR
+    return extent is not None and extent in (2, 4, 8) and extent * bytes_ <= VECTOR_BYTES
 
 
 def first_kernel(

@@ -15,7 +15,6 @@ from halide_bridge.groups import Taps
 from halide_bridge.memory import MemoryType
 from halide_bridge.schedules.asked import interleaved, pipeline_stages, store_in
 from halide_bridge.schedules.kernels import Grid, fused
-from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.facts import SMALL, Placement
 from halide_bridge.schedules.recognise.program import Member
 from halide_bridge.schedules.recognise.resampling import Resampling
@@ -25,6 +24,7 @@ from halide_bridge.stock import GPU_SHARED
 from selector.dataclass import dataclass
 from selector.families.bands import Tiling, tiling_of
 from selector.machine import Machine
+from selector.targets import VECTOR_BYTES
 
 PAD = 8  # elements, pixels of a tile: rows that warps store at once begin in other banks
 LONGEST = 128  # taps of a result whose weights a block brings to shared memory
@@ -206,7 +206,7 @@ def _stage(script: Script, p: Bands, size: Tiling, extents: dict[str, int], plan
         order = (x, *c, *args[p.x + 1 :])
         copy.reorder_storage(*order).reorder(*order)
     elif c:
-        pad = VECTOR // (copy.type().bits() // 8)
+        pad = VECTOR_BYTES // (copy.type().bits() // 8)
         copy.align_storage(c[0], p.channels).align_storage(x, size.block + pad)
         copy.fuse(c[0], x, cx)
         x, c = cx, ()

@@ -172,8 +172,8 @@ def tile_of(
     shape = channels.Shape(
         extents, found.windows, found.channel, found.group, found.bytes, found.side, found.inside
     )
-    ranks = channels.ranked(shape, machine)
-    return (ranks[0][0] / machine.megahertz, ranks[0][1]) if ranks else None
+    best = channels.best(shape, machine)
+    return (best[0] / machine.megahertz, best[1]) if best else None
 
 
 def _why_not_copied(

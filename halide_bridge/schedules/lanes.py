@@ -12,10 +12,10 @@ from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Var
 from selector.ir.traverse import free_vars, substitute, walk_expr
 from selector.lowering.boundaries import unclamped
 from selector.lowering.written_out import MOST
+from selector.targets import VECTOR_BYTES
 
 APART = 4  # elements from one neighbour to the next: those between are loaded with them
 AGAIN = 4  # times at most that a thread computes with what it has read
-VECTOR = 16  # bytes that a thread loads or stores at once
 
 
 def lanes_of(
@@ -44,7 +44,9 @@ def lanes_of(
     ]
     if not read:
         return 1
-    lanes = gcd(max(1, VECTOR // max(stored, *(b for b, _ in read))), *(near for _, near in read))
+    lanes = gcd(
+        max(1, VECTOR_BYTES // max(stored, *(b for b, _ in read))), *(near for _, near in read)
+    )
     while lanes > 1 and lanes * channel[1] * body.operations > MOST:
         lanes //= 2
     return lanes
@@ -63,7 +65,7 @@ def _near(indices: tuple[Expr, ...], along: str) -> int:
     form = Affine.of(unclamped(indices[0], along))
     step = form.coefficient(Var(along)).constant
     if step is not None and 1 <= step <= APART:
-        return VECTOR
+        return VECTOR_BYTES
     for atoms, factor in form:
         match atoms:
             case (Binary(BinaryOp.MOD, value, IntImm(value=turn)),) if factor == 1:
@@ -92,7 +94,7 @@ def turn_of(body: Body, along: str, length: int | None) -> int:
         return 0
     (turn,) = turns
     again = 0 < turn < length <= AGAIN * turn and length % turn == 0
-    return turn if again and turn % VECTOR == 0 else 0
+    return turn if again and turn % VECTOR_BYTES == 0 else 0
 
 
 def _turns(atoms: tuple[Expr, ...], along: str) -> Iterator[int]:
@@ -112,4 +114,4 @@ def _of_pixels(indices: tuple[Expr, ...], along: str, channel: tuple[str, int]) 
     apart = all(f.constant is not None for f in first)
     alone = not any(along in free_vars(i) for i in indices[2:])
     step = Affine.of(unclamped(indices[1], along)).coefficient(Var(along)).constant
-    return VECTOR if apart and alone and step == 1 else 0
+    return VECTOR_BYTES if apart and alone and step == 1 else 0

@@ -23,7 +23,6 @@ from halide_bridge.schedules.kernels import (
     fused,
     update_kernel,
 )
-from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.layer_operands import by_layer, keeps_start
 from halide_bridge.schedules.plan import Plan
 from halide_bridge.schedules.recognise.channels import channels_of
@@ -50,6 +49,7 @@ from halide_bridge.schedules.windows import Made, Windows, schedule_windows
 from halide_bridge.schedules.words import where_to, why_not
 from selector.families import layers, transforms, windows
 from selector.ir.nodes import Var
+from selector.targets import VECTOR_BYTES
 
 
 class Scheduling:
@@ -378,7 +378,7 @@ class Scheduling:
             )
         func.compute_root()
         if member.args and member.name not in self.program.outputs:
-            aligned(func, func.args()[0], VECTOR // member.types[0].bytes)
+            aligned(func, func.args()[0], VECTOR_BYTES // member.types[0].bytes)
         grid = first_kernel(self.script, func, member, self.placement, known)
         for stage in member.stages[1:]:
             scan = scan_of(member, stage, self.placement, self.plan.known)

@@ -23,7 +23,7 @@ from halide_bridge.schedules.kernels import (
     fusible,
     spread,
 )
-from halide_bridge.schedules.lanes import VECTOR, lanes_of
+from halide_bridge.schedules.lanes import lanes_of
 from halide_bridge.schedules.recognise.facts import LARGEST, Body, Placement, side_by_side
 from halide_bridge.schedules.recognise.program import Access, Member, Reduced, number
 from halide_bridge.schedules.recognise.rows import SHORT, associative, chooses
@@ -32,6 +32,7 @@ from halide_bridge.schedules.rows import JOINED, Columns, columns
 from halide_bridge.schedules.sizes import Guess
 from halide_bridge.stock import GPU_SHARED
 from selector.ir.nodes import Var
+from selector.targets import VECTOR_BYTES
 
 SEARCHED = 1024  # elements, about eight for each thread, that are looked through by a block
 FULL = 1 << 18  # threads that a large GPU has at once
@@ -103,7 +104,7 @@ def lanes_at_thread(
     """Neighbours of a thread that computes short sums where it reads them: all terms are written
     out then, and what they share is loaded once. 1 where some sum is long.
     """
-    bodies, lanes = [of_reader], VECTOR
+    bodies, lanes = [of_reader], VECTOR_BYTES
     for m in members:
         body = placement.bodies[m.name][-1]
         terms = prod(number(r.extent) or LARGEST for r in body.stage.reduced)

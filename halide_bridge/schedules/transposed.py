@@ -10,7 +10,6 @@ time, so that a column's elements lie in different banks.
 from __future__ import annotations
 
 from halide_bridge.schedules.kernels import FUSED, LINE, Grid, fused
-from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.facts import SMALL, Body, Place, Placement
 from halide_bridge.schedules.recognise.program import Access, Member
 from halide_bridge.schedules.recorder import Recorded, Script
@@ -20,6 +19,7 @@ from selector.dataclass import dataclass
 from selector.ir.affine import Affine
 from selector.ir.nodes import Var
 from selector.lowering.written_out import MOST
+from selector.targets import VECTOR_BYTES
 
 TILE = 64  # elements along both sides
 WORD = 4  # bytes of a bank
@@ -115,7 +115,7 @@ def by_tiles(
     x, y = args.pop(member.args[0]), args.pop(tiles.across)
     xo, xi, xl, yo, yi, yu = script.variables("xo", "xi", "xl", "yo", "yi", "yu")
     bytes_ = max(member.types[0].bytes, *(t.bytes for t in tiles.turned))
-    lanes = max(1, VECTOR // bytes_)
+    lanes = max(1, VECTOR_BYTES // bytes_)
     while lanes > 1 and lanes * operations > MOST:
         lanes //= 2
     high = min(TILE, LINE * lanes // TILE)

@@ -16,7 +16,6 @@ from math import prod
 from typing import Any
 
 from halide_bridge.schedules.kernels import aligned, fused
-from halide_bridge.schedules.lanes import VECTOR
 from halide_bridge.schedules.recognise.program import Access, Member, Program, accesses
 from halide_bridge.schedules.recorder import Recorded, Script
 from halide_bridge.schedules.sizes import is_argument
@@ -25,6 +24,7 @@ from halide_bridge.stock import GPU_SHARED
 from selector.dataclass import dataclass
 from selector.ir.nodes import Var
 from selector.ir.traverse import free_vars
+from selector.targets import VECTOR_BYTES
 
 SECTOR = 32  # bytes that caches move at once
 PLANE = 3  # dimensions of pixels of a plane, and of their channels
@@ -72,7 +72,7 @@ def turned(
     """
     if script.known(source, f"in_({reader.text})"):
         return source.in_(reader)
-    copy, d, run = source.in_(reader), found.along, VECTOR // found.source.types[0].bytes
+    copy, d, run = source.in_(reader), found.along, VECTOR_BYTES // found.source.types[0].bytes
     args, last = copy.args(), max(d, 1)  # of the dimensions that neighbours lie along
     line, outer = [a for a in args[: last + 1] if a is not args[d]], args[last + 1 :]
     copy.compute_root()
@@ -137,9 +137,9 @@ def _by_tiles(
     vo, vs, vt, vl, lo, li = script.variables("vo", "vs", "vt", "vl", "lo", "li")
     copy.split(args[0], lo, li, LANES)
     threads, bytes_ = [vt, li], source.type().bytes()
-    at_once = sizes[0] * bytes_ % VECTOR == channels * bytes_ % SECTOR == 0
+    at_once = sizes[0] * bytes_ % VECTOR_BYTES == channels * bytes_ % SECTOR == 0
     if at_once:  # then rows begin in the same bank: few lanes have channels, many pixels
-        copy.split(vt, vs, vt, SECTOR // VECTOR)
+        copy.split(vt, vs, vt, SECTOR // VECTOR_BYTES)
         threads.append(vs)
     blocks = (lo, vo, *fused(script, copy, [a for a in args[1:] if a is not args[d]]))
     copy.reorder(vl, *threads, *blocks)
@@ -152,7 +152,7 @@ def _by_tiles(
     tile.bound_extent(row, LANES)
     if at_once:
         tile.vectorize(row)
-    tile.align_storage(row, LANES + (VECTOR if at_once else WORD) // bytes_)
+    tile.align_storage(row, LANES + (VECTOR_BYTES if at_once else WORD) // bytes_)
 
 
 def side_by_side(
@@ -165,7 +165,7 @@ def side_by_side(
     """
     first, *others = func.args()
     func.compute_root()
-    sector = run * SECTOR // VECTOR  # of a part of one the cache reads the rest
+    sector = run * SECTOR // VECTOR_BYTES  # of a part of one the cache reads the rest
     aligned(func, first, sector)
     vectors = -(-terms // sector) * sector // run
     vo, vl, xo, xu, xi, yo, yi = script.variables("vo", "vl", "xo", "xu", "xi", "yo", "yi")

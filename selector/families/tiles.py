@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from itertools import product
 
 from selector.dataclass import dataclass
+from selector.families import MOST_LANES
 from selector.machine import Host
 
 SIDE = 16  # rows of a tile register, and columns of 32-bit sums
 ROW_BYTES = 64  # of a tile register
 REGISTERS = 8
-MOST_LANES = 65535  # of a vector of Halide's
 SUMS = ((2, 2), (1, 4), (4, 1), (1, 2), (2, 1), (1, 1))
 """Tile registers of sums along m and n that leave room for operands."""
 BLOCKS = (1, 2, 4, 8, 16)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from selector.ir.nodes import Call
 from selector.ir.types import BOOL
 
-VECTOR_BYTES = 16
 FIRST, ALIGNED, TOGETHER = "row.first", "row.aligned", "row.together"
 MEET = "row.meet"  # all blocks of the row have begun
 ALL, ANYWHERE = (Call(BOOL, name, ()) for name in ("row.whole", "row.anywhere"))

@@ -17,6 +17,7 @@ from selector.ir.types import Type
 from selector.lowering.kept_rows import KEPT, MANY, REGISTERS
 from selector.lowering.row_folds import WARP
 from selector.lowering.row_loops import Loop, RowLoops
+from selector.lowering.row_marks import ALIGNED
 from selector.lowering.row_values import ROW_VALUE
 
 MOST, LEAST = 32, 16  # elements of a row that a thread has, those of less than a warp the least
@@ -69,6 +70,43 @@ class RowWork:
         """Note what the loops load."""
         for name, loop in self.rows.loops.items():
             self.vectors[name] = dict(self._loads(loop))
+
+    def starts(self) -> list[Vector]:
+        """The rows of arrays, the first of which vectors begin at multiples of 16 bytes in: one of
+        the smallest elements, which is stored if any is.
+        """
+        found = dict[tuple[str, Affine], Vector]()
+        for x in self.rows.loops.values():
+            if x.op is None:
+                v = Vector(x.store.buffer, x.store.value.type, self._start(x))
+                found.setdefault((v.buffer, v.start), v)
+        for loads in self.vectors.values():
+            for v in loads.values():
+                found.setdefault((v.buffer, v.start), v)
+        return sorted(found.values(), key=lambda v: v.type.bytes)
+
+    def groups(self, others: list[Vector]) -> dict[str, list[Vector]]:
+        """Arrays whose rows begin at multiples together or are loaded from anywhere: those that
+        have rows, those that all rows share, and each that is stored; by what tells.
+        """
+        found = dict[str, list[Vector]]()
+        stored = {x.store.buffer for x in self.rows.loops.values()}
+        for v in others:
+            shared = v.start.constant is not None
+            name = v.buffer if v.buffer in stored else "shared" if shared else "own"
+            found.setdefault(f"{ALIGNED}.{name}", []).append(v)
+        return found
+
+    def loops_of(self, v: Vector) -> list[str]:
+        """The loops that load a vector."""
+        return [n for n, loads in self.vectors.items() if v in loads.values()]
+
+    def _start(self, x: Loop) -> Affine:
+        match x.store.index:
+            case Ramp(base, IntImm(1), _) if (at := self.rows.element(base, x.name)) is not None:
+                return at
+            case _:
+                raise AssertionError(x.store)
 
     def _loads(self, loop: Loop) -> Iterator[tuple[Load, Vector]]:
         """The vectors that a loop loads in each turn."""

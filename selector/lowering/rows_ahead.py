@@ -36,8 +36,8 @@ from selector.ir.nodes import (
 from selector.ir.simplify import add
 from selector.ir.traverse import expr_children, map_expr, substitute, substitute_stmt, walk_expr
 from selector.lowering.normalize import flatten, sequence
-from selector.lowering.row_marks import VECTOR_BYTES
 from selector.lowering.structure import stored_names
+from selector.targets import VECTOR_BYTES
 
 AHEAD = "row.ahead."  # what is asked for is called
 FEWEST = 4  # turns of a loop that is worth it

@@ -22,8 +22,9 @@ from selector.ir.affine import to_affine
 from selector.ir.nodes import Block, For, ForKind, IntImm, Load, Stmt, Store, Var
 from selector.ir.simplify import add, mul
 from selector.ir.traverse import substitute_stmt, walk_expr, walk_stmt
+from selector.targets import VECTOR_BYTES
 
-VECTOR_BYTES, WORD = 16, 4  # smaller elements come by words, not measured to gain
+WORD = 4  # smaller elements come by words, not measured to gain
 AT_ONCE = 16  # elements of vectors that a thread well has in registers beside its sums
 
 

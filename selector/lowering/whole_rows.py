@@ -58,8 +58,9 @@ from selector.ir.types import BOOL, INT32
 from selector.lowering.predicates import every
 from selector.lowering.row_folds import Row
 from selector.lowering.row_loops import LANE, ZERO, Loop, RowLoops, row_loops
-from selector.lowering.row_marks import ALIGNED, ALL, ANYWHERE, FIRST, MEET, TOGETHER, VECTOR_BYTES
+from selector.lowering.row_marks import ALIGNED, ALL, ANYWHERE, FIRST, MEET, TOGETHER
 from selector.lowering.row_work import STEP, RowWork, Vector
+from selector.targets import VECTOR_BYTES
 
 MOST_LEFT = Var("row.left")  # of all loops
 NONE = IntImm(-1)
@@ -103,7 +104,7 @@ class _Whole:
 
     def built(self, body: Stmt) -> tuple[Stmt, int] | None:
         """None where no array has rows, or one has several first elements of them."""
-        starts = self._starts()
+        starts = self.work.starts()
         if not starts or len({v.buffer for v in starts}) < len(starts):
             return None
         resident = self.work.keep(body, len(starts))
@@ -136,7 +137,7 @@ class _Whole:
     def _asked(self) -> tuple[Expr, ...]:
         """The first element of a row of each array, and of how many a vector is."""
         found = list[Expr]()
-        for v in self._starts():
+        for v in self.work.starts():
             found.append(Load(v.type.element, v.buffer, v.start.to_expr()))
             found.append(IntImm(min(self.rows.lanes, VECTOR_BYTES // v.type.bytes)))
         return tuple(found)
@@ -183,12 +184,12 @@ class _Whole:
             length = Select(every(rows.alive), rows.limits[0].to_expr(), ZERO)
             yield MOST_LEFT.name, sub(div(length, IntImm(rows.lanes)), x)
             return
-        at, *others = self._starts()
+        at, *others = self.work.starts()
         per = min(rows.lanes, VECTOR_BYTES // at.type.bytes)
         first = Var(FIRST)
         begin = Load(at.type.element, at.buffer, at.start.to_expr())
         yield FIRST, Call(INT32, FIRST, (begin, IntImm(per)))
-        for name, group in self._groups(others).items():
+        for name, group in self.work.groups(others).items():
             asked = list[Expr]()
             for v in group:
                 asked.append(Load(v.type.element, v.buffer, (v.start + first).to_expr()))
@@ -213,49 +214,16 @@ class _Whole:
         left: list[Expr] = [part.left for part in self.parts.values()]
         yield MOST_LEFT.name, reduce(lambda a, b: Binary(BinaryOp.MAX, a, b), left)
 
-    def _groups(self, others: list[Vector]) -> dict[str, list[Vector]]:
-        """Arrays whose rows begin at multiples together or are loaded from anywhere: those that
-        have rows, those that all rows share, and each that is stored; by what tells.
-        """
-        found = dict[str, list[Vector]]()
-        stored = {x.store.buffer for x in self.rows.loops.values()}
-        for v in others:
-            shared = v.start.constant is not None
-            name = v.buffer if v.buffer in stored else "shared" if shared else "own"
-            found.setdefault(f"{ALIGNED}.{name}", []).append(v)
-        return found
-
-    def _starts(self) -> list[Vector]:
-        """The rows of arrays, the first of which vectors begin at multiples of 16 bytes in: one of
-        the smallest elements, which is stored if any is.
-        """
-        found = dict[tuple[str, Affine], Vector]()
-        for x in self.rows.loops.values():
-            if x.op is None:
-                v = Vector(x.store.buffer, x.store.value.type, self._start(x))
-                found.setdefault((v.buffer, v.start), v)
-        for loads in self.work.vectors.values():
-            for v in loads.values():
-                found.setdefault((v.buffer, v.start), v)
-        return sorted(found.values(), key=lambda v: v.type.bytes)
-
-    def _start(self, x: Loop) -> Affine:
-        match x.store.index:
-            case Ramp(base, IntImm(1), _) if (at := self.rows.element(base, x.name)) is not None:
-                return at
-            case _:
-                raise AssertionError(x.store)
-
     def _loaded(self) -> Iterator[Stmt]:
         """Load what stays: as vectors where the rows of all arrays are aligned."""
         kept = self.work.kept
-        for name, group in self._groups([v for v in self._starts() if v in kept]).items():
+        for name, group in self.work.groups([v for v in self.work.starts() if v in kept]).items():
             flag = Var(name, BOOL)
-            asked = [v for v in group if v != self._starts()[0] and not self.short]
+            asked = [v for v in group if v != self.work.starts()[0] and not self.short]
             steps = [self._vectors(group, lie) for lie in (ALL, ANYWHERE)[: 2 if asked else 1]]
             yield IfThenElse(flag, *steps) if asked else steps[0]
         for v in kept:
-            for end in (e for part in self._parts_of(self._loops_of(v)) for e in part.ends):
+            for end in (e for part in self._parts_of(self.work.loops_of(v)) for e in part.ends):
                 edge = self.edges.setdefault((v, end), f"row.edge.{len(self.edges)}")
                 at = (v.start + end).to_expr()
                 one = Store(edge, ZERO, Load(v.type.element, v.buffer, at))
@@ -263,7 +231,7 @@ class _Whole:
 
     def _vectors(self, group: list[Vector], lie: Expr) -> Stmt:
         """Load the vectors of some arrays that stay, which all loops go through that use any."""
-        loops = dict.fromkeys(n for v in group for n in self._loops_of(v))
+        loops = dict.fromkeys(n for v in group for n in self.work.loops_of(v))
         stores = list[Stmt]()
         for v in group:
             value = Load(v.type, v.buffer, self._moved(v.start, STEP))
@@ -272,10 +240,6 @@ class _Whole:
             stores.append(Store(name, self.work.place(STEP), value, there))
         one = IfThenElse(self._goes_on(STEP, self._parts_of(loops)), Block(tuple(stores)))
         return For(STEP.name, ZERO, IntImm(self.work.steps), ForKind.UNROLLED, one)
-
-    def _loops_of(self, v: Vector) -> list[str]:
-        """The loops that load a vector."""
-        return [n for n, loads in self.work.vectors.items() if v in loads.values()]
 
     def _parts_of(self, loops: Iterable[str]) -> list[_Part]:
         """What those loops go through."""

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 import halide_bridge as hb
-from selector.families import channels
 from selector.gpu.codegen.program import emit_kernels
-from selector.gpu.codegen.threads import vectors
 from selector.gpu.codegen.threads.lanes import LANE, goes_on
 from selector.gpu.ir.memory import LoadVector, StoreVector
 from selector.gpu.ir.nodes import walk
@@ -30,12 +28,6 @@ pytestmark = pytest.mark.verified
 
 x, y, xo, xi, xl = (hl.Var(name) for name in ("x", "y", "xo", "xi", "xl"))
 U8, U16, F16, F32 = hl.UInt(8), hl.UInt(16), hl.Float(16), hl.Float(32)
-
-
-def test_schedules_count_with_the_emitters_vectors() -> None:
-    """Neither room may ask the other one."""
-    assert channels.MOST_LANES == vectors.MOST_LANES
-    assert channels.VECTOR == vectors.VECTOR_BYTES
 
 
 def vectorized(out: hl.Func, lanes: int) -> hl.Func:

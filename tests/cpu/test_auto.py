@@ -21,7 +21,7 @@ import halide_bridge as hb
 from halide_bridge.schedules.host import planning, search
 from selector.api import Kernel
 from selector.diagnostics import ScheduleError
-from selector.families import tiles
+from selector.families import MOST_LANES, tiles
 from selector.machine import HOST
 from selector.sized import SizedKernel
 
@@ -178,4 +178,4 @@ def test_blocks_fit_sizes_and_caches() -> None:
     ((_, deep), *_) = tiles.ranked(tiles.Shape(4096, 4096, 1 << 16), HOST)
     assert deep.rows < square.rows * 2
     for _, tiling in tiles.ranked(tiles.Shape(100, 100, 100, bytes=1), HOST):
-        assert tiling.m * tiling.vector_n * tiling.k <= tiles.MOST_LANES
+        assert tiling.m * tiling.vector_n * tiling.k <= MOST_LANES

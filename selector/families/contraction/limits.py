@@ -4,7 +4,8 @@ copies divide. Exact where it says how much shared memory a block has, but for b
 
 from __future__ import annotations
 
-from selector.families.contraction.tiling import GROUP_ROWS, LINE, MOST_LANES, Shape, Tiling
+from selector.families import MOST_LANES
+from selector.families.contraction.tiling import GROUP_ROWS, LINE, Shape, Tiling
 from selector.targets import Target, given_registers
 
 SWIZZLED = (32, 64, LINE)  # bytes of a row that the copy engine swizzles

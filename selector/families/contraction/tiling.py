@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Literal
 
 from selector.dataclass import dataclass
+from selector.families import MOST_LANES
 
-MOST_LANES = 65535  # of a vector of Halide's
 GROUP_ROWS = 64  # of a product by a warpgroup
 TALL_ROWS = 128  # at most, in tensor memory
 WARP_ROWS = 16  # of a product by a warp

@@ -6,12 +6,12 @@ from functools import lru_cache
 from math import prod
 
 from selector.dataclass import dataclass
+from selector.families import MOST_LANES
 from selector.families.contraction.tiling import LINE
 
 ROWS = 64  # pixels of a product by a warpgroup, or filters where these are its rows
 SUM_BYTES = 4
 SLICES = 1, 2, 4, 8, 16
-LANES = 1 << 16  # that a vector of Halide's has less than
 WARP_PIXELS = 16  # of a product by a warp
 WARP_DEPTHS = 32, 24, 16, 8  # channels of one of its vector statements, the most first
 UNIT = 16  # bytes of a row in shared memory that warps read at once
@@ -115,7 +115,7 @@ class Tiling:
     def slices(self) -> int:
         """Vector statements for the pixels of a box, of slices of its last dimension each."""
         lanes = prod(self.box) * ROWS * self.depth
-        return next(n for n in SLICES if lanes < n * LANES) if self.planes else 1
+        return next(n for n in SLICES if lanes <= n * MOST_LANES) if self.planes else 1
 
     @property
     def sliced(self) -> int:

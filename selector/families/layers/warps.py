@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from selector.families.layers.tiling import LANES, WARP_PIXELS, Shape, Tiling
+from selector.families import MOST_LANES
+from selector.families.layers.tiling import WARP_PIXELS, Shape, Tiling
 
 SUMS = 64  # filters of all vectors of a warp side by side: 64 registers of sums a lane
 FILTERS = (8, 16, 24, 32, 48, 64)  # of a block, where channels come in runs
@@ -53,7 +54,7 @@ def _resident(shape: Shape) -> Iterator[Tiling]:
         _tiling(shape), n=n, k=k, sides=sides, warps=4 // sides, groups=4 if sides > 1 else 2,
         strips=1, stages=1,
     )  # fmt: skip
-    short = max(WARP_PIXELS * t.depth, k) * n < LANES
+    short = max(WARP_PIXELS * t.depth, k) * n <= MOST_LANES
     if short and t.sides * t.boxes * shape.taps * (k // t.depth) <= STATEMENTS:
         yield replace(t, strips=STRIPS, stages=2)
         yield t

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from selector.families import MOST_LANES
 from selector.families.windows.tiling import (
     BAND,
     LONGEST_BAND,
@@ -18,7 +19,6 @@ from selector.families.windows.tiling import (
 )
 from selector.targets import Target
 
-MOST_LANES = 65535  # of a vector of Halide's
 MOST_STATEMENTS = 256  # that are unrolled: more take long to compile
 REGISTERS = 160  # of a thread, more than that leaves no block beside
 INSTRUCTION = 256  # outputs of one

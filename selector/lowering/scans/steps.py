@@ -43,8 +43,8 @@ from selector.ir.types import Type
 from selector.lowering.predicates import every, slack
 from selector.lowering.scans.find import Spread
 from selector.lowering.scans.zeros import without_zeros
+from selector.targets import VECTOR_BYTES
 
-VECTOR_BYTES = 16  # that a thread moves at once
 BANKS_BYTES = 128  # of shared memory, read at once
 LARGEST = 64 << 10  # bytes of shared memory that leave room for other blocks
 

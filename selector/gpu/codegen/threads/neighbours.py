@@ -25,13 +25,14 @@ from selector.gpu.codegen.threads.vector_code import (
     vector_condition,
     vector_flags,
 )
-from selector.gpu.codegen.threads.vectors import MOST_LANES, Vectors, vectors_of
+from selector.gpu.codegen.threads.vectors import Vectors, vectors_of
 from selector.gpu.codegen.threads.windows import Windows
 from selector.gpu.ir.expressions import all_of, number
 from selector.ir.contents import holds
 from selector.ir.nodes import For, ForKind, IntImm, Load, Stmt, Store, Var, VectorReduce
 from selector.ir.traverse import free_vars
 from selector.lowering.normalize import sequence
+from selector.targets import THREAD_LANES
 
 WORD = 4  # bytes: smaller vectors are not worth it
 BYTES = 256  # of a thread's registers that vectors of one turn take at most
@@ -130,7 +131,7 @@ def _nest(s: For) -> _Nest | None:
         loops.append(body)
         body = body.body
     stores = tuple(x for x in sequence(body) if isinstance(x, Store))
-    if len(stores) < len(sequence(body)) or not 1 < _length(loops[-1]) <= MOST_LANES:
+    if len(stores) < len(sequence(body)) or not 1 < _length(loops[-1]) <= THREAD_LANES:
         return None
     plain = all(x.predicate is None and x.value.type.lanes == 1 for x in stores)
     summed = any(holds(x.value, VectorReduce) for x in stores)

@@ -53,7 +53,6 @@ from selector.gpu.codegen.threads.vectors import (
     thread_of,
     vectors_ahead,
 )
-from selector.gpu.codegen.threads.windows import VECTOR_BYTES
 from selector.gpu.ir.expressions import all_of, mixed_radix, number, plus, times
 from selector.gpu.ir.memory import Array
 from selector.gpu.ir.nodes import Let, Sync
@@ -83,6 +82,7 @@ from selector.lowering.predicates import is_predicated, test_of_all
 from selector.lowering.row_marks import MEET
 from selector.lowering.rows_ahead import AHEAD
 from selector.lowering.sliding import is_short_text, slides
+from selector.targets import VECTOR_BYTES
 
 UNROLLED_STEPS = 32
 TOGETHER = (  # statements that stand side by side

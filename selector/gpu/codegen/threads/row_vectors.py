@@ -46,7 +46,8 @@ from selector.ir.nodes import (
 )
 from selector.ir.types import BOOL, INT32, UINT64
 from selector.lowering.kept_rows import KEPT
-from selector.lowering.row_marks import ALIGNED, ALL, ANYWHERE, FIRST, TOGETHER, VECTOR_BYTES
+from selector.lowering.row_marks import ALIGNED, ALL, ANYWHERE, FIRST, TOGETHER
+from selector.targets import VECTOR_BYTES
 
 
 def emit_row_number(s: LetStmt, context: KernelContext) -> bool:

@@ -32,8 +32,8 @@ from selector.ir.affine import Affine, carries, split_by_strides, to_affine
 from selector.ir.contents import holds
 from selector.ir.lanes import lane, own_lane
 from selector.ir.nodes import Call, Expr, For, ForKind, IntImm, Load, Store, Var, VectorReduce
+from selector.targets import VECTOR_BYTES
 
-RUN_BYTES = 16
 _LANE = Var("$l0")
 
 
@@ -54,7 +54,7 @@ def as_run(s: Store, context: KernelContext) -> Run | None:
     storage, lanes = context.storages[s.buffer], s.value.type.lanes
     if storage.space is not Space.GLOBAL or storage.elements is None or s.predicate is not None:
         return None
-    per = RUN_BYTES // storage.type.bytes
+    per = VECTOR_BYTES // storage.type.bytes
     index = to_affine(lane(s.index, ((_LANE, lanes),)))
     first = index.rest(_LANE)
     if lanes % per or index.coefficient(_LANE).constant != 1 or first.mentions(_LANE.name):
@@ -104,7 +104,7 @@ def _gather(run: Run, context: KernelContext, kind: str, *, whole: bool = False)
     all are inside of what is loaded, so that no load waits for another one.
     """
     w, variable = context.writer, context.names.variable("e")
-    w.add(Array("run", kind, run.per, RUN_BYTES))
+    w.add(Array("run", kind, run.per, VECTOR_BYTES))
     at = Affine.of(context.names.variable("v")) * run.per + variable
     value = own_lane(run.store.value, ((at.to_expr(), run.lanes),))
     one = Store(run.store.buffer, value, variable)

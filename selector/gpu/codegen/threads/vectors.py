@@ -30,8 +30,8 @@ from selector.ir.nodes import (
 from selector.lowering.kept_rows import KEPT
 from selector.lowering.predicates import unpredicated
 from selector.lowering.rows_ahead import AHEAD
+from selector.targets import THREAD_LANES
 
-MOST_LANES = 64
 SHIFT = Var("$shift")  # lanes that vectors begin later
 
 
@@ -121,7 +121,7 @@ def vectors_ahead(s: Store, thread: str, context: KernelContext) -> Vectors | No
 def _has_lanes(s: Store) -> bool:
     """Whether a statement may go as vectors."""
     sums = holds(s.value, VectorReduce)
-    return s.value.type.lanes <= MOST_LANES and not sums
+    return s.value.type.lanes <= THREAD_LANES and not sums
 
 
 def vectors_of(one: Store, lanes: int, windows: Windows) -> Vectors | None:

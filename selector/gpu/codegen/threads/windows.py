@@ -26,8 +26,8 @@ from selector.ir.nodes import (
 )
 from selector.ir.traverse import free_vars, replaced_all, substitute, walk_expr
 from selector.lowering.boundaries import clamps, inner_side
+from selector.targets import VECTOR_BYTES
 
-VECTOR_BYTES = 16
 APART = 4  # elements between lanes of which all that lie between are loaded, too
 _Place = tuple[str, Affine, int]  # a buffer, where lane 0 is in it but for its offset, and the step
 

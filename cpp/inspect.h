@@ -61,7 +61,8 @@ std::vector<Halide::Func> subtracted_last(Halide::Internal::Function sum, const 
 // A Func of its own, of that name, for a factor (0 or 1) of the products that the only update of
 // `sum` adds to its element, which reads it. It is of the type that the factor is cast from, and of
 // dimensions that stand for variables of the sum, which `order` names; one of the reduction that has
-// one value may be left out. Undefined where it has no such factor, or one that depends on others.
+// one value may be left out. Without an order these are of the place at which the factor reads
+// elements. Undefined where it has no such factor, or one that depends on others.
 Halide::Func operand(Halide::Internal::Function sum, int factor,
                      const std::vector<std::string> &order, const std::string &name);
 

@@ -37,18 +37,22 @@ def clone(func: Func, consumer: Func, along: Named | None = None) -> Func:
     return copied
 
 
-def operand(sum_: Func, factor: int, order: Sequence[Named]) -> Func:
+def operand(sum_: Func, factor: int, order: Sequence[Named] = ()) -> Func:
     """A Func of its own for a factor, 0 or 1, of the products that ``sum_`` adds up, which reads it
     from now on: with ``order`` ``k, i`` the first factor of ``f[i, j] += f32(f16(2 * A[k, i])) *
     ...`` is ``f_a[k, i]``, an f16, and may be staged or stored as any other. Its dimensions stand
     for the variables that the factor depends on, in that order; a reduction variable of one value
-    may be left out. ``ScheduleError`` if it is no such sum, or depends on others.
+    may be left out. Without ``order`` they are those of the place at which the factor reads
+    elements: the first one of ``f[x, y] += f32(f16(A[x + r.x, y + r.y] / 255)) * ...`` is
+    ``f_a[v0, v1]``, read at ``f_a[x + r.x, y + r.y]``. ``ScheduleError`` if it is no such sum,
+    depends on others, or reads at several places.
     """
     name = f"{plain(sum_.name())}_{'ab'[factor]}"
     made: Func = native().operand(sum_, factor, [v.name() for v in order], name)
     if not made.defined():
         raise refused(
-            f"`{plain(sum_.name())}` has no factor {factor} over {[v.name() for v in order]}",
+            f"`{plain(sum_.name())}` has no factor {factor} "
+            + (f"over {[v.name() for v in order]}" if order else "that is computed at one place"),
             why="it adds no products, or the factor depends on other variables",
             hint="a Func with one update, f[...] += a * b, and each variable of the factor once",
         )

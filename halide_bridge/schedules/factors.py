@@ -245,5 +245,5 @@ def operands_apart(
     for factor, order in found:
         operand(handle, factor, [by_name[name][0] for name in order])
         said = ", ".join(by_name[name][1] for name in order)
-        lines.append(f"hb.operand({func}, {factor}, [{said}])")
+        lines.append(f"hb.operand({func}, {factor}{f', [{said}]' if order else ''})")
     return lines

@@ -89,7 +89,7 @@ def test_bytes_go_to_tensor_units_and_are_exact(kind: str, how: str, size: tuple
     ("types", "why"),
     [
         ((F32, F32, F32), "elements of float32, which tensor units do not multiply"),
-        ((I8, I8, F32), "products of int8 are not taken in int32"),
+        ((I8, F32, F32), "cast each factor to that, or the other one to float16"),
     ],
 )
 def test_what_keeps_other_types_from_tensor_units_is_said(types: tuple[Any, ...], why: str) -> None:

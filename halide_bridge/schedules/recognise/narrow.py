@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from halide_bridge.records import ELEMENT
-from halide_bridge.schedules.recognise.products import factors, source_type, used_by
+from halide_bridge.schedules.recognise.products import element, factors, source_type, used_by
 from halide_bridge.schedules.recognise.program import Member, Program, accesses
 from halide_bridge.schedules.sizes import is_argument
 from selector.ir.nodes import Call, Cast, Expr, Var
@@ -98,13 +98,13 @@ def _seen(e: Expr, member: Member) -> Iterator[Type | None]:
 
 
 def has_wide_factors(member: Member) -> bool:
-    """Whether a sum multiplies factors in float32 of which one is no element of 16 bits, as a
-    product of matrices does, not of windows; what values they have, Halide's expressions say.
+    """Whether a sum multiplies factors in float32 of which one is no element of 16 bits; of a
+    filter, which takes bytes as they are, one that is more than an element. What values they have,
+    Halide's expressions say.
     """
     pair = factors(member)
     if pair is None or member.fixed or member.types[0] != FLOAT32:
         return False
-    wide = [source_type(e).bits != 16 for e in pair]
-    places = [i for e in pair for a in accesses(e) for i in a.indices]
-    plain = all(isinstance(i, Var) for i in places)
-    return any(wide) and plain and used_by(pair, member) is not None
+    wide = [e for e in pair if source_type(e).bits != 16]
+    alone = used_by(pair, member) is not None
+    return any(alone or element(e) is None for e in wide)

@@ -4,7 +4,7 @@ another sum from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.program import (
@@ -19,7 +19,7 @@ from halide_bridge.schedules.recognise.program import (
 from halide_bridge.schedules.sizes import is_argument
 from selector.dataclass import dataclass
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Select, Var
-from selector.ir.traverse import free_vars, walk_expr
+from selector.ir.traverse import expr_children, free_vars, walk_expr
 from selector.ir.types import FLOAT32, INT32, Kind, Type
 from selector.operands.exact import bounds, whole_numbers
 from selector.operands.scaling import factors_of
@@ -113,20 +113,45 @@ def may_start(start: Stage, program: Program) -> bool:
 def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[str, ...]]]:
     """Of what would be a product but for factors that are more than an element, those, by number
     (decoded bytes beside what is none are more), with the variables of the sum that they depend on:
-    the dimensions of Funcs that have them. Empty where it would be none, or they are of types that
-    are not multiplied.
+    the dimensions of Funcs that have them; none for those of a place that is more than variables.
+    Empty where it would be none, or they are of types that are not multiplied.
     """
     pair = factors(member)
-    used = None if pair is None else used_by(pair, member)
-    if pair is None or used is None or not all(_is_multiplied(source_type(e)) for e in pair):
+    if pair is None or not all(_is_multiplied(source_type(e)) for e in pair):
         return []
+    used = used_by(pair, member)
+    if used is None:
+        return [(i, ()) for i, e in enumerate(pair) if element(e) is None and place_of(e)]
     decoded = [t != t.stored for t in map(source_type, pair)]
     found: list[tuple[int, tuple[str, ...]]] = []
     for factor, e in enumerate(pair):
         alone = decoded[factor] and not all(decoded)
         if alone or element(e) is None or isinstance(_read(e, member, program), str):
-            found.append((factor, tuple(_order(e, used[factor]))))
+            windowed = any(len(free_vars(i)) > 1 for i in place_of(e) or ())
+            order = () if windowed and element(e) is None else _order(e, used[factor])
+            found.append((factor, tuple(order)))
     return found
+
+
+def place_of(e: Expr) -> tuple[Expr, ...] | None:
+    """Where a factor reads elements, if that is one place, and it depends on nothing else."""
+    places = {*_places(e)}
+    return places.pop() or None if len(places) == 1 else None
+
+
+def _places(e: Expr) -> Iterator[tuple[Expr, ...]]:
+    """At what is computed from no element; empty for what depends on a variable beside that."""
+    access = access_of(e)
+    if access is None:
+        if isinstance(e, Var):
+            yield ()
+        for part in expr_children(e):
+            yield from _places(part)
+    elif any(True for i in access.indices for _ in accesses(i)):
+        for i in access.indices:
+            yield from _places(i)
+    elif any(map(free_vars, access.indices)):
+        yield access.indices
 
 
 def used_by(pair: tuple[Expr, Expr], member: Member) -> list[set[str]] | None:
@@ -309,7 +334,7 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     """
     access, kind = element(e), source_type(e)
     if access is None:
-        wide = member.types[0] == FLOAT32
+        wide = member.types[0] == FLOAT32 and not _is_multiplied(kind)
         return "an operand is computed in the update" + (
             ", in float32: round it, `hl.cast(hl.Float(16), ...)`" if wide else ""
         )
@@ -324,7 +349,8 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
         return f"`{label}` has elements of {kind}, which tensor units do not multiply{rounded}"
     wide = FLOAT32 if kind.is_float or halves else INT32
     if e.type != wide or member.types[0] != wide:
-        return f"products of {kind} are not taken in {wide}: cast each factor to that"
+        beside = ", or the other one to float16" if e.type == FLOAT32 else ""
+        return f"products of {kind} are not taken in {wide}: cast each factor to that{beside}"
     return kind
 
 

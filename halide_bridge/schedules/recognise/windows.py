@@ -27,7 +27,7 @@ from selector.dataclass import dataclass
 from selector.families.windows import Axis, Shape
 from selector.families.windows.tiling import LONGEST_BAND
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Expr, IntImm, Select, Var
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, IntImm, Select, Var
 from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT16, FLOAT32, Type
 
@@ -81,7 +81,7 @@ def window_of(member: Member, program: Program) -> Window | str:
     """The window that a reduction sums over; else why a tensor unit cannot have it, empty where it
     is no sum of products with a window at all.
     """
-    pair = factors(member)
+    pair = _factors(member)
     if pair is None:
         return ""
     reduced = {r.name: r for r in member.stages[1].reduced}
@@ -116,6 +116,22 @@ def window_of(member: Member, program: Program) -> Window | str:
         member.name, read.func, types[0], *found, declared, computed, signal, first, converted
     )
     return replace(window, channels=_channels(window, member, program)) if first else window
+
+
+def _factors(member: Member) -> tuple[Expr, Expr] | None:
+    """The factors, of which bytes are not rounded by a cast to floats of 16 bits on their way."""
+    pair = factors(member)
+    return None if pair is None else (_unrounded(pair[0]), _unrounded(pair[1]))
+
+
+def _unrounded(e: Expr) -> Expr:
+    match e:
+        case Cast(kind, Cast(half, byte)) if (
+            half.bits == 16 and half.is_float and byte.type.is_integer and byte.type.bytes == 1
+        ):
+            return Cast(kind, byte)
+        case _:
+            return e
 
 
 def _channels(found: Window, member: Member, program: Program) -> int:
@@ -266,7 +282,7 @@ def phases_of(member: Member, window: Window, program: Program) -> str:
     """The argument whose elements are the taps of each phase, in rows: ``taps[k, x % 8]``. Empty
     where they are others.
     """
-    pair = factors(member)
+    pair = _factors(member)
     reads = [r for r in map(element, pair or ()) if r is not None and r.func != window.image]
     axis, d = (window.y, 1) if window.x == Axis(1) else (window.x, 0)
     (r,) = (member.stages[1].reduced[place].name for place in window.domain[:1])

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.verified
 
 
 TWO = (
-    "window_of_computed_pixels",
     "window_of_computed_taps",
     "window_pixels",
     "window_pixels_edge",

@@ -5,6 +5,7 @@ what keeps another sum from it.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.products import (
@@ -20,6 +21,7 @@ from halide_bridge.schedules.recognise.program import (
     Member,
     Program,
     Reduced,
+    accesses,
     number,
 )
 from halide_bridge.schedules.sizes import is_argument
@@ -27,10 +29,12 @@ from selector.dataclass import dataclass
 from selector.families.windows import Axis, Shape
 from selector.families.windows.tiling import LONGEST_BAND
 from selector.ir.affine import Affine
-from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, IntImm, Select, Var
-from selector.ir.traverse import free_vars, walk_expr
+from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Select, Var
+from selector.ir.traverse import expr_children, free_vars, walk_expr
 from selector.ir.types import FLOAT16, FLOAT32, Type
 
+ARITHMETIC = (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.MIN, BinaryOp.MAX)
+FEW = 6  # operations for an element of what threads fill shared memory with
 CHANNELS = 4  # of a pixel next to each other at most
 BACKWARDS = "its taps go backwards over the image: read them backwards, `taps[n - 1 - t]`"
 
@@ -108,7 +112,8 @@ def window_of(member: Member, program: Program) -> Window | str:
     if isinstance(found, str):
         return found
     operands = [program.members[access.func] for access in (read, weights)]
-    computed = frozenset(m.label for m in operands if not _only_reads(m))
+    made = operands[0].label if _is_soon_made(operands[0]) else ""
+    computed = frozenset(m.label for m in operands if not (_only_reads(m) or m.label == made))
     first = _first(member, read)
     declared = is_argument(operands[0], program) and first == 0
     signal, converted = len(member.args) == 1, halves and bytes_[0]
@@ -228,6 +233,30 @@ def _only_reads(source: Member) -> bool:
 
 def _is_element(e: Expr | None) -> bool:
     return isinstance(e, Call) and ELEMENT in e.name
+
+
+def _is_soon_made(source: Member) -> bool:
+    """Whether little is computed, of an element at one's own place: what threads do as they fill
+    shared memory.
+    """
+    if not source.pure or len(source.types) != 1:
+        return False
+    value, own = source.stages[0].values[0], tuple(map(Var, source.args))
+    return [a.indices for a in accesses(value)] == [own] and _operations(value) <= FEW
+
+
+def _operations(e: Expr) -> float:
+    """Casts and simple arithmetic in it; infinite with any other."""
+    match e:
+        case Call() | IntImm() | FloatImm():
+            return 0
+        case Cast() | Binary(BinaryOp.DIV, _, FloatImm()):
+            pass
+        case Binary(op) if op in ARITHMETIC:
+            pass
+        case _:
+            return inf
+    return 1 + sum(map(_operations, expr_children(e)))
 
 
 def _axis(

@@ -20,6 +20,7 @@ from selector.gpu.codegen.copies.recognise import Copy, as_copy, copy_of
 from selector.gpu.codegen.emitter import Emitter
 from selector.gpu.codegen.pipelines.pipeline import Pipeline
 from selector.gpu.codegen.pipelines.staged import staged_loop
+from selector.gpu.codegen.threads.made_fills import fill
 from selector.gpu.codegen.threads.nests import as_nest, independent
 from selector.gpu.codegen.units import Unit
 from selector.gpu.codegen.warpgroups.iterations import only_accumulates, only_region
@@ -240,7 +241,7 @@ class Mainloop:
             if copy is not None:
                 self._copy(copy, slot, unit)
             elif nest is not None and independent(nest, None):
-                self.emitter.threads.spread(nest, unit.thread, unit.size)
+                fill(nest, unit.thread, unit.size, self.emitter.threads)
             else:
                 raise ScheduleError(
                     f"`{min(stored_names(x))}` cannot be produced ahead of its use",

@@ -34,7 +34,7 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
-from selector.ir.nodes import Expr, Store, Var
+from selector.ir.nodes import Expr, IntImm, Store, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import BOOL
 
@@ -52,7 +52,19 @@ class Row:
 
 def whole_block(needs: Needs, counts: Mapping[str, int], context: KernelContext) -> Var | None:
     """Declare whether ``needs`` are met for all threads of a block, whose loops have these
-    ``counts``, as far as that can be said of all at once; None if it cannot.
+    ``counts``, as far as that can be said of all at once; None if it cannot, or always are.
+    """
+    met = met_by_all(needs, counts, context)
+    if met is None or met == IntImm(1):
+        return None
+    name = context.names.fresh("whole")
+    context.writer.add(Let("bool", (name,), (met,)))
+    return Var(name, BOOL)
+
+
+def met_by_all(needs: Needs, counts: Mapping[str, int], context: KernelContext) -> Expr | None:
+    """Whether ``needs`` are met in all turns of loops with these ``counts``, 1 if always; None if
+    that cannot be said of all at once.
     """
     rooms = [_least(room + least_, counts) for room, least_ in needs.least.items()]
     known = [room for room in rooms if room is not None]
@@ -60,11 +72,7 @@ def whole_block(needs: Needs, counts: Mapping[str, int], context: KernelContext)
         return None
     open_ = [context.scalar.number(r.to_expr()) for r in known if not context.is_met(r)]
     met = all_of((*(at_least(r, 0) for r in open_), *map(context.scalar.legal, needs.tests)))
-    if met is None:
-        return None
-    name = context.names.fresh("whole")
-    context.writer.add(Let("bool", (name,), (met,)))
-    return Var(name, BOOL)
+    return IntImm(1) if met is None else met
 
 
 def _least(room: Affine, counts: Mapping[str, int]) -> Affine | None:

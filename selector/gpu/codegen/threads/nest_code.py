@@ -19,6 +19,7 @@ from selector.gpu.codegen.copies.forms import write_copy
 from selector.gpu.codegen.copies.pixels import as_pixel_copy, emit_pixel_copy
 from selector.gpu.codegen.copies.recognise import CHUNK_BYTES, as_copy
 from selector.gpu.codegen.scalars.storage import Space, c_type
+from selector.gpu.codegen.threads.made_fills import bring_made, made_rows_of
 from selector.gpu.codegen.threads.nests import Digit, Nest, as_nest, independent, merge_digits
 from selector.gpu.codegen.threads.plain import UNROLLED_STEPS, ThreadCode
 from selector.gpu.codegen.units import Unit
@@ -79,9 +80,13 @@ class NestCode:
         """Pixels to planes as vectors, where these are whole."""
         pixels = as_pixel_copy(nest, self.context)
         taking = of_nest(nest, self.context, unit.size)
-        if pixels is not None and taking is not None:
+        made = None if pixels is not None else made_rows_of(nest, unit.size, self.context)
+        if (pixels or made) and taking is not None:
             taking = replace(taking, width=CHUNK_BYTES, conflicts=1, limit=CopyLimit.NONE)
         note(nest.store, taking, self.context)
+        if made is not None:
+            bring_made(made, unit.thread, unit.size, self.threads)
+            return
         if pixels is None:
             self._spread(nest, unit)
             return

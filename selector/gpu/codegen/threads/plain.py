@@ -118,7 +118,7 @@ class ThreadCode:
             few = count % size == 0 and 1 < count // size <= UNROLLED_STEPS
             if few and self._copies_shared(nest):
                 flight = Flight(thread, size, None, count // size)
-                bring(nest, flight, self.context, self._digits, self._guarded)
+                bring(nest, flight, self.context, self.digits, self._guarded)
                 return
             total = number(count)
             rounds = -(-count // size)
@@ -127,17 +127,17 @@ class ThreadCode:
             total = reduce(times, (self.context.scalar.number(d.extent) for d in nest.digits))
             rounds = most
         if (rows := rows_of(nest, size, self.context)) is not None:
-            bring_rows(rows, thread, size, self.context, self._digits)
+            bring_rows(rows, thread, size, self.context, self.digits)
             return
         if rounds > 1 and brings(nest, self.context):
             flight = Flight(thread, size, None if whole else total, min(rounds, most))
-            bring(nest, flight, self.context, self._digits, self._guarded)
+            bring(nest, flight, self.context, self.digits, self._guarded)
             return
         with self.context.writer.loop("i", thread, total, step=number(size)):
-            self._digits(nest)
+            self.digits(nest)
             self._guarded(nest.store, nest.condition)
 
-    def _digits(self, nest: Nest, values: Iterable[Expr] | None = None) -> None:
+    def digits(self, nest: Nest, values: Iterable[Expr] | None = None) -> None:
         """Declare the digits of iteration ``i``, or those of the given values."""
         extents = [self.context.scalar.number(digit.extent) for digit in nest.digits]
         values = mixed_radix("i", extents[:-1]) if values is None else values

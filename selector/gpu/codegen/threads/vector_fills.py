@@ -82,13 +82,13 @@ def rows_of(nest: Nest, size: int, context: KernelContext) -> Rows | None:
     if source.coefficient(LANE).constant != 1 or to.coefficient(x).constant != 1:
         return None
     shared = storages[store.buffer]
-    stored = _at_once(to.rest(x), lanes, known.type.bytes)
+    stored = at_once(to.rest(x), lanes, known.type.bytes)
     if shared.type != known.type or shared.panels is not None or stored < WORD:
         return None
     return Rows(nest, one, lanes, source.rest(LANE), to, needs, stored)
 
 
-def _at_once(rest: Affine, lanes: int, size: int) -> int:
+def at_once(rest: Affine, lanes: int, size: int) -> int:
     """Bytes that may be stored at once where rows begin at ``rest``."""
     while lanes > 1 and not all(factor % lanes == 0 for _, factor in rest):
         lanes //= 2

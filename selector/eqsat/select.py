@@ -100,7 +100,7 @@ def solved_scopes(
     return tuple(found)
 
 
-MOST_STATEMENTS = 256
+MOST_STATEMENTS = 1024
 """Of a scope that is tried in other words."""
 
 Attempt = tuple[Scope, Solution, tuple[Miss, ...]]

@@ -177,3 +177,14 @@ def test_bytes_by_signed_taps(target: str) -> None:
     windows = np.lib.stride_tricks.sliding_window_view(pixels.astype(int), taps.shape)
     assert found.faults == ()
     assert np.array_equal(found.outputs["out"], np.sum(windows * taps, axis=(2, 3)))
+
+
+@pytest.mark.parametrize("taps", [31, 32])
+def test_bytes_have_windows_of_any_size(taps: int) -> None:
+    """A warp's text has hundreds of statements then, of few kinds."""
+    image, weights = hl.ImageParam(U8, 2, "image"), hl.ImageParam(F16, 2, "weights")
+    t, out = hl.RDom([(0, taps), (0, taps)]), hl.Func("out")
+    total = summed(hl.f32(image[x + t.x, y + t.y]) * hl.f32(weights[t.x, t.y]))
+    out[x, y] = total[x, y]
+    report = hb.autoschedule(out, target="sm_90a", sizes=(4000, 3000)).report
+    assert "windows on tensor units by mma" in report

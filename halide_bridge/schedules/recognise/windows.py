@@ -112,8 +112,7 @@ def window_of(member: Member, program: Program) -> Window | str:
     if isinstance(found, str):
         return found
     operands = [program.members[access.func] for access in (read, weights)]
-    made = operands[0].label if _is_soon_made(operands[0]) else ""
-    computed = frozenset(m.label for m in operands if not (_only_reads(m) or m.label == made))
+    computed = frozenset(m.label for m in operands if not (_only_reads(m) or _is_soon_made(m)))
     first = _first(member, read)
     declared = is_argument(operands[0], program) and first == 0
     signal, converted = len(member.args) == 1, halves and bytes_[0]

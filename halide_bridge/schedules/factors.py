@@ -23,11 +23,12 @@ from halide_bridge.native import native
 from halide_bridge.schedules import online
 from halide_bridge.schedules.candidates import Given, fills, form_of, sum_of
 from halide_bridge.schedules.recognise.attention import online_of
+from halide_bridge.schedules.recognise.computed import computed_factors, is_filter
 from halide_bridge.schedules.recognise.differences import has_zero_points
 from halide_bridge.schedules.recognise.divided import divided_of, has_same
 from halide_bridge.schedules.recognise.layers import with_own_taps
 from halide_bridge.schedules.recognise.narrow import has_wide_factors, only_cast
-from halide_bridge.schedules.recognise.products import computed_factors, is_product_in_other_words
+from halide_bridge.schedules.recognise.products import is_product_in_other_words
 from halide_bridge.schedules.recognise.program import Member, Program, read_program
 from halide_bridge.schedules.recognise.separable import rows_of
 from halide_bridge.schedules.recognise.together import precision_of, products_of
@@ -236,7 +237,7 @@ def operands_apart(
     own = with_own_taps(member)
     rows = [d for d in range(1, len(member.args)) if member.args[d] not in own]
     rows = [d for d in rows if known.tells(member, d)] if own else rows
-    if not _fills(member, known, rows):
+    if not (is_filter(member) or _fills(member, known, rows)):
         return []
     lines, handle, func = [], member.handle, f'f["{member.label}"]'
     loops = [(v, f"{func}.args()[{i}]") for i, v in enumerate(handle.args())]

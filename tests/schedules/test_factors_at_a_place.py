@@ -129,6 +129,56 @@ def test_a_layer_has_such_factors(name: str) -> None:
     assert np.linalg.norm(result - wanted / 2) < 5e-4 * np.linalg.norm(wanted / 2)
 
 
+SCALED = CASES["scaled"]
+
+
+def signal() -> tuple[hl.Func, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """64 taps at every second sample; shapes of the samples, the taps and the result."""
+    samples, taps = hl.ImageParam(U8, 1, "image"), hl.ImageParam(F32, 1, "taps")
+    r, total, out = hl.RDom([(0, 64)], "r"), hl.Func("total"), hl.Func("out")
+    total[x] += SCALED.pixel(samples[2 * x + r.x]) * half(taps[r.x])
+    out[x] = total[x]
+    return out, (1463,), (64,), (700,)
+
+
+def smaller() -> tuple[hl.Func, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    image, taps = hl.ImageParam(U8, 2, "image"), hl.ImageParam(F32, 2, "taps")
+    r, total, out = hl.RDom([(0, 8), (0, 8)], "r"), hl.Func("total"), hl.Func("out")
+    total[x, y] += SCALED.pixel(image[2 * x + r.x, 2 * y + r.y]) * half(taps[r.x, r.y])
+    out[x, y] = total[x, y]
+    return out, (82, 606), (8, 8), (38, 300)
+
+
+def pixels() -> tuple[hl.Func, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Of three channels next to each other."""
+    image, taps = hl.ImageParam(U8, 3, "image"), hl.ImageParam(F32, 2, "taps")
+    r, total, out = hl.RDom([(0, 9), (0, 9)], "r"), hl.Func("total"), hl.Func("out")
+    total[c, x, y] += SCALED.pixel(image[c, x + r.x, y + r.y]) * half(taps[r.x, r.y])
+    out[c, x, y] = total[c, x, y]
+    out.bound(c, 0, 3)
+    return out, (40, 208, 3), (9, 9), (32, 200, 3)
+
+
+@pytest.mark.parametrize("make", [signal, smaller, pixels])
+def test_other_filters_have_such_factors(make: Callable[[], Any]) -> None:
+    """Both are computed where shared memory is filled."""
+    out, shape, of_taps, size = make()
+    large = {1: (4_000_000,), 2: (3000, 4000), 3: (3000, 4000, 3)}[len(size)]
+    report = hb.autoschedule(out, target="sm_90a", sizes=large).report
+    assert "total: windows on tensor units" in report
+    assert report.count("inside those that read it") == 2
+    kernel = hb.compile(out, target="sm_90a")
+    image, taps = drawn(U8, shape, 1), drawn(F32, of_taps, 2)
+    values, step = image / 255.0, 1 if len(size) == 3 else 2
+    ends = [step * (n - 1) + 1 for n in size[:2]]
+    wanted = np.zeros(size)
+    for at in np.ndindex(*of_taps):
+        own = tuple(slice(a, a + e, step) for a, e in zip(at, ends, strict=True))
+        wanted += float(taps[at]) * values[own]
+    result = check(kernel, image=image, taps=taps, sizes=size)
+    assert np.linalg.norm(result - wanted) < 5e-4 * np.linalg.norm(wanted)
+
+
 def test_bytes_that_are_cast_by_way_of_halves_are_read_as_bytes() -> None:
     """Nothing is rounded on that way: no Func is made, and bytes come to shared memory."""
     for between in (F16, hl.BFloat(16)):

@@ -4,7 +4,7 @@ another sum from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from halide_bridge.records import ELEMENT
 from halide_bridge.schedules.recognise.program import (
@@ -19,7 +19,7 @@ from halide_bridge.schedules.recognise.program import (
 from halide_bridge.schedules.sizes import is_argument
 from selector.dataclass import dataclass
 from selector.ir.nodes import Binary, BinaryOp, Call, Cast, Expr, FloatImm, IntImm, Select, Var
-from selector.ir.traverse import expr_children, free_vars, walk_expr
+from selector.ir.traverse import free_vars, walk_expr
 from selector.ir.types import FLOAT32, INT32, Kind, Type
 from selector.operands.exact import bounds, whole_numbers
 from selector.operands.scaling import factors_of
@@ -93,7 +93,7 @@ def product_of(member: Member, program: Program) -> Product | str:
     types = [k for k in kinds if not isinstance(k, str)]
     if types[0] != types[1] and any(t.is_float and t.bits > 8 for t in types):
         return "its operands have two types"
-    read = [_read(e, member, program) for e in pair]
+    read = [read_alone(e, member, program) for e in pair]
     misses = [r for r in read if isinstance(r, str)]
     if misses:
         return misses[0]
@@ -108,50 +108,6 @@ def may_start(start: Stage, program: Program) -> bool:
     """Whether a sum starts with what can be added where it is read as well: of arguments alone."""
     members = (program.members.get(a.func) for e in start.values for a in accesses(e))
     return all(m is not None and is_argument(m, program) for m in members)
-
-
-def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[str, ...]]]:
-    """Of what would be a product but for factors that are more than an element, those, by number
-    (decoded bytes beside what is none are more), with the variables of the sum that they depend on:
-    the dimensions of Funcs that have them; none for those of a place that is more than variables.
-    Empty where it would be none, or they are of types that are not multiplied.
-    """
-    pair = factors(member)
-    if pair is None or not all(_is_multiplied(source_type(e)) for e in pair):
-        return []
-    used = used_by(pair, member)
-    if used is None:
-        return [(i, ()) for i, e in enumerate(pair) if element(e) is None and place_of(e)]
-    decoded = [t != t.stored for t in map(source_type, pair)]
-    found: list[tuple[int, tuple[str, ...]]] = []
-    for factor, e in enumerate(pair):
-        alone = decoded[factor] and not all(decoded)
-        if alone or element(e) is None or isinstance(_read(e, member, program), str):
-            windowed = any(len(free_vars(i)) > 1 for i in place_of(e) or ())
-            order = () if windowed and element(e) is None else _order(e, used[factor])
-            found.append((factor, tuple(order)))
-    return found
-
-
-def place_of(e: Expr) -> tuple[Expr, ...] | None:
-    """Where a factor reads elements, if that is one place, and it depends on nothing else."""
-    places = {*_places(e)}
-    return places.pop() or None if len(places) == 1 else None
-
-
-def _places(e: Expr) -> Iterator[tuple[Expr, ...]]:
-    """At what is computed from no element; empty for what depends on a variable beside that."""
-    access = access_of(e)
-    if access is None:
-        if isinstance(e, Var):
-            yield ()
-        for part in expr_children(e):
-            yield from _places(part)
-    elif any(True for i in access.indices for _ in accesses(i)):
-        for i in access.indices:
-            yield from _places(i)
-    elif any(map(free_vars, access.indices)):
-        yield access.indices
 
 
 def used_by(pair: tuple[Expr, Expr], member: Member) -> list[set[str]] | None:
@@ -176,18 +132,9 @@ def source_type(e: Expr) -> Type:
     return (e.value if isinstance(e, Cast) else e).type
 
 
-def _is_multiplied(kind: Type) -> bool:
+def is_multiplied(kind: Type) -> bool:
     """Whether tensor units multiply such elements, unasked."""
     return kind.bits == 8 or (kind.bits == 16 and kind.kind in _FLOATS)
-
-
-def _order(e: Expr, variables: set[str]) -> list[str]:
-    """As the first element that an expression reads has them, outer ones last."""
-    first = [
-        v.name for access in accesses(e) for i in access.indices for v in walk_expr(i)
-        if isinstance(v, Var) and v.name in variables
-    ]  # fmt: skip
-    return [*dict.fromkeys((*first, *sorted(variables)))]
 
 
 def factors(member: Member) -> tuple[Expr, Expr] | None:
@@ -317,7 +264,7 @@ def element(e: Expr) -> Access | None:
     return access_of(e.value if isinstance(e, Cast) else e)
 
 
-def _read(e: Expr, member: Member, program: Program) -> str | tuple[str, tuple[str, ...]]:
+def read_alone(e: Expr, member: Member, program: Program) -> str | tuple[str, tuple[str, ...]]:
     """The Func that an operand is, and the variable that chooses along each of its dimensions."""
     access = element(e)
     assert access is not None
@@ -334,7 +281,7 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
     """
     access, kind = element(e), source_type(e)
     if access is None:
-        wide = member.types[0] == FLOAT32 and not _is_multiplied(kind)
+        wide = member.types[0] == FLOAT32 and not is_multiplied(kind)
         return "an operand is computed in the update" + (
             ", in float32: round it, `hl.cast(hl.Float(16), ...)`" if wide else ""
         )
@@ -344,7 +291,7 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
         return f"`{label}` is no Func and no argument of the pipeline"
     if "tf32" in program.asked and kind == FLOAT32 == e.type == member.types[0]:
         return kind
-    if not _is_multiplied(kind):
+    if not is_multiplied(kind):
         rounded = ": round them to float16" if kind.is_float else ""
         return f"`{label}` has elements of {kind}, which tensor units do not multiply{rounded}"
     wide = FLOAT32 if kind.is_float or halves else INT32
@@ -357,7 +304,7 @@ def multiplied(e: Expr, member: Member, program: Program, halves: bool = False) 
 def may_be_multiplied(factors_: Iterable[Expr], member: Member, program: Program) -> bool:
     """Whether factors, as they are or computed, are of elements that tensor units multiply."""
     read = [program.members.get(a.func) for e in factors_ for a in accesses(e)]
-    known = all(m is not None and _is_multiplied(m.types[0]) for m in read)
+    known = all(m is not None and is_multiplied(m.types[0]) for m in read)
     return known and member.types[0] in (FLOAT32, INT32)
 
 

@@ -61,12 +61,12 @@ def made_rows_of(nest: Nest, size: int, context: KernelContext) -> MadeRows | No
     shared = context.storages[store.buffer]
     if nest.condition is not None or store.predicate is not None or not all(counts) or not counts:
         return None
-    if shared.space is not Space.SHARED or shared.type.is_bool or shared.strips is not None:
+    if shared.space is not Space.SHARED or shared.type.is_bool:
         return None
     if isinstance(store.value, Load):
         return None  # nothing is computed
     lanes, x = VECTOR_BYTES // shared.type.bytes, nest.digits[0].var
-    if lanes < 2 or counts[0] % lanes:
+    if lanes < 2 or counts[0] % lanes or (shared.strips and shared.strips.per % lanes):
         return None
     own: dict[str, Expr] = {x.name: (Affine.of(x) * lanes + LANE).to_expr()}  # x counts vectors
     to, windows = to_affine(substitute(store.index, own)), Windows(context, Needs(lanes))

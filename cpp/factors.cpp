@@ -9,6 +9,7 @@ namespace bridge {
 using namespace Halide::Internal;
 using Halide::Expr;
 using Halide::Func;
+using Halide::Internal::ConstantInterval;
 
 namespace {
 
@@ -68,9 +69,8 @@ public:
             if (!read || !alike(op->args, place.found)) {
                 return IRMutator::visit(op);
             }
-            Call *moved = const_cast<Call *>(op);
-            return Call::make(moved->type, moved->name, to, moved->call_type, moved->func,
-                              moved->value_index, moved->image, moved->param);
+            return Call::make(op->type, op->name, to, op->call_type, op->func, op->value_index, op->image,
+                              op->param);
         }
 
     public:
@@ -113,7 +113,7 @@ std::vector<std::string> named(const Expr &e, const std::vector<Expr> &own) {
     return sums.found.get_contents().defined() ? sums.found.args() : names;
 }
 
-constexpr double MOST_WHOLE = 1 << 24;  // a float32 has all whole numbers up to there
+constexpr int64_t MOST_WHOLE = 1 << 24;  // a float32 has all whole numbers up to there
 
 Expr in_bits(const Expr &e, Halide::Type type);
 
@@ -128,24 +128,26 @@ bool in_bits(std::vector<Expr> &operands, Halide::Type type) {
     return true;
 }
 
-// What whole numbers a value of float32 is between; unbounded where it may be another one.
-Halide::Internal::ConstantInterval whole(const Expr &e) {
-    using Halide::Internal::ConstantInterval;
+bool is_within(const ConstantInterval &all, int64_t most) {
+    return all.is_bounded() && -most <= all.min && all.max <= most;
+}
+
+// What whole numbers a value of float32 is between, which has all of them, as have those that it is
+// computed of; unbounded where it may be another one.
+ConstantInterval whole(const Expr &e) {
+    ConstantInterval all;
     if (auto number = as_const_float(e)) {
-        bool is = std::floor(*number) == *number && std::abs(*number) < MOST_WHOLE;
-        return is ? ConstantInterval::single_point(int64_t(*number)) : ConstantInterval();
-    }
-    if (const auto *cast = e.as<Cast>()) {
+        bool is = std::floor(*number) == *number && std::abs(*number) <= MOST_WHOLE;
+        all = is ? ConstantInterval::single_point(int64_t(*number)) : all;
+    } else if (const auto *cast = e.as<Cast>()) {
         bool is = cast->value.type().is_int_or_uint();
-        return is ? Halide::Internal::constant_integer_bounds(cast->value) : ConstantInterval();
+        all = is ? Halide::Internal::constant_integer_bounds(cast->value) : all;
+    } else if (const auto *sum = e.as<Halide::Internal::Add>()) {
+        all = whole(sum->a) + whole(sum->b);
+    } else if (const auto *difference = e.as<Halide::Internal::Sub>()) {
+        all = whole(difference->a) - whole(difference->b);
     }
-    if (const auto *op = e.as<Halide::Internal::Add>()) {
-        return whole(op->a) + whole(op->b);
-    }
-    if (const auto *op = e.as<Halide::Internal::Sub>()) {
-        return whole(op->a) - whole(op->b);
-    }
-    return ConstantInterval();
+    return is_within(all, MOST_WHOLE) ? all : ConstantInterval();
 }
 
 // A value of float32 in a type of 16 bits that has it whatever its elements are, else undefined.
@@ -180,9 +182,7 @@ Expr in_bits(const Expr &e, Halide::Type type) {
         of = op->args;
         return in_bits(of, type) ? Halide::abs(of[0]) : Expr();
     }
-    auto all = whole(e);
-    const int64_t most = type.is_bfloat() ? 1 << 8 : 1 << 11;
-    return all.is_bounded() && -most <= all.min && all.max <= most ? Cast::make(type, e) : Expr();
+    return is_within(whole(e), type.is_bfloat() ? 1 << 8 : 1 << 11) ? Cast::make(type, e) : Expr();
 }
 
 // The types of 16 bits that elements are cast from.

@@ -30,16 +30,24 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
         return []
     used = used_by(pair, member)
     if used is None:
-        return [(i, ()) for i, e in enumerate(pair) if element(e) is None and place_of(e)]
+        places = [place_of(e) or () for e in pair]
+        filtered = any(_is_windowed(place) for place in places)
+        made = [i for i, e in enumerate(pair) if places[i] and element(e) is None]
+        return [(i, ()) for i in made if filtered]
     decoded = [t != t.stored for t in map(source_type, pair)]
     found: list[tuple[int, tuple[str, ...]]] = []
     for factor, e in enumerate(pair):
         alone = decoded[factor] and not all(decoded)
         if alone or element(e) is None or isinstance(read_alone(e, member, program), str):
-            windowed = any(len(free_vars(i)) > 1 for i in place_of(e) or ())
-            order = () if windowed and element(e) is None else _order(e, used[factor])
+            windowed = _is_windowed(place_of(e) or ()) and element(e) is None
+            order = () if windowed else _order(e, used[factor])
             found.append((factor, tuple(order)))
     return found
+
+
+def _is_windowed(place: tuple[Expr, ...]) -> bool:
+    """Whether neighbours are read by way of two variables."""
+    return any(len(free_vars(i)) > 1 for i in place)
 
 
 def is_filter(member: Member) -> bool:

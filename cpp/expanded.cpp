@@ -324,9 +324,7 @@ public:
 
     bool are_one() const {
         return !found.empty() && std::all_of(found.begin(), found.end(), [&](const auto &place) {
-            return place.size() == found[0].size() &&
-                   std::equal(place.begin(), place.end(), found[0].begin(),
-                              [](const Expr &a, const Expr &b) { return equal(a, b); });
+            return alike(place, found[0]);
         });
     }
 };

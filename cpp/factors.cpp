@@ -13,19 +13,6 @@ using Halide::Internal::ConstantInterval;
 
 namespace {
 
-// The variables of loops that an expression depends on.
-class Variables : public IRGraphVisitor {
-    using IRGraphVisitor::visit;
-    void visit(const Variable *op) override {
-        if (!op->param.defined() && !op->image.defined()) {
-            inside.emplace(op->name, op);
-        }
-    }
-
-public:
-    std::map<std::string, Expr> inside;
-};
-
 // Where an expression reads elements at places that are not read themselves, if that is one place.
 class Place : public IRGraphVisitor {
     using IRGraphVisitor::visit;
@@ -43,15 +30,10 @@ class Place : public IRGraphVisitor {
         if (!inner.found.empty() || inner.several) {
             several = several || inner.several || (!found.empty() && !alike(found, inner.found));
             found = inner.found;
-        } else if (!used.inside.empty()) {
+        } else if (!used.found.empty()) {
             several = several || (!found.empty() && !alike(found, op->args));
             found = op->args;
         }
-    }
-
-    static bool alike(const std::vector<Expr> &a, const std::vector<Expr> &b) {
-        return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                          [](const Expr &x, const Expr &y) { return equal(x, y); });
     }
 
 public:
@@ -86,9 +68,7 @@ class ReadAt : public IRGraphVisitor {
     using IRGraphVisitor::visit;
     void visit(const Call *op) override {
         IRGraphVisitor::visit(op);
-        bool here = op->call_type == Call::Halide && op->args.size() == own.size() &&
-                    std::equal(own.begin(), own.end(), op->args.begin(),
-                               [](const Expr &a, const Expr &b) { return equal(a, b); });
+        bool here = op->call_type == Call::Halide && alike(op->args, own);
         if (here && Function(op->func).has_update_definition()) {
             found = Function(op->func);
         }
@@ -218,7 +198,7 @@ Func by_place(const Expr &inner, const std::string &name, std::vector<Expr> &own
     Expr value = Place::Moved(place, to).mutate(inner);
     Variables left;
     value.accept(&left);
-    for (const auto &[variable, unused] : left.inside) {
+    for (const auto &[variable, unused] : left.found) {
         if (std::find(args.begin(), args.end(), variable) == args.end()) {
             return Func();
         }
@@ -260,21 +240,21 @@ Func operand(Function sum, int factor, const std::vector<std::string> &order,
         return made.defined() ? reading(sum, added, factor, made, own) : made;
     }
     std::map<std::string, Expr> renamed;  // at once: the sum may have variables of these names
-    Variables found;
-    inner.accept(&found);
+    Variables used;
+    inner.accept(&used);
     for (const std::string &variable : order) {
-        auto used = found.inside.find(variable);
-        if (used == found.inside.end() || !renamed.emplace(variable, Expr()).second) {
+        auto at = used.found.find(variable);
+        if (at == used.found.end() || !renamed.emplace(variable, Expr()).second) {
             return Func();
         }
-        own.push_back(used->second);
+        own.push_back(at->second);
     }
     for (const ReductionVariable &r : sum.update(0).schedule().rvars()) {
-        if (is_const_one(r.extent) && found.inside.count(r.var)) {
+        if (is_const_one(r.extent) && used.found.count(r.var)) {
             renamed.emplace(r.var, r.min);  // unless it is named
         }
     }
-    if (renamed.size() < found.inside.size()) {
+    if (renamed.size() < used.found.size()) {
         return Func();
     }
     std::vector<std::string> args = named(inner, own);

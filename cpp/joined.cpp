@@ -20,19 +20,6 @@ struct Both {
     }
 };
 
-// The variables of loops that an expression depends on.
-class Variables : public IRGraphVisitor {
-    using IRGraphVisitor::visit;
-    void visit(const Variable *op) override {
-        if (!op->param.defined() && !op->image.defined()) {
-            found.emplace(op->name, op);
-        }
-    }
-
-public:
-    std::map<std::string, Expr> found;
-};
-
 // The values of a variable of a sum that begins at 0; 0 where that is not known.
 int values_of(const Definition &update, const std::string &variable) {
     for (const ReductionVariable &v : update.schedule().rvars()) {

@@ -4,6 +4,7 @@
 
 #include "inspect.h"
 
+#include <algorithm>
 #include <functional>
 
 namespace bridge {
@@ -24,6 +25,26 @@ public:
 
 inline bool is_read(const Halide::Internal::Call *call, const Halide::Internal::Function &f) {
     return call && call->call_type == Halide::Internal::Call::Halide && call->name == f.name();
+}
+
+// The variables of loops that an expression depends on.
+class Variables : public Halide::Internal::IRGraphVisitor {
+    using Halide::Internal::IRGraphVisitor::visit;
+    void visit(const Halide::Internal::Variable *op) override {
+        if (!op->param.defined() && !op->image.defined()) {
+            found.emplace(op->name, op);
+        }
+    }
+
+public:
+    std::map<std::string, Halide::Expr> found;
+};
+
+// Whether two places are one.
+inline bool alike(const std::vector<Halide::Expr> &a, const std::vector<Halide::Expr> &b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto &x, const auto &y) {
+        return Halide::Internal::equal(x, y);
+    });
 }
 
 // A value of a Func, in terms of its variables, at a place.

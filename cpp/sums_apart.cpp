@@ -13,9 +13,7 @@ namespace {
 // Whether an expression is a value of a Func at the place that an update stores to.
 bool is_own(const Expr &e, const Function &f, int value, const std::vector<Expr> &place) {
     const Call *call = e.as<Call>();
-    return is_read(call, f) && call->value_index == value &&
-           std::equal(place.begin(), place.end(), call->args.begin(),
-                      [](const Expr &a, const Expr &b) { return equal(a, b); });
+    return is_read(call, f) && call->value_index == value && alike(place, call->args);
 }
 
 // What an update of the element itself adds to it, subtracted with a sign; undefined where it does not

@@ -216,10 +216,10 @@ class _Whole:
 
     def _loaded(self) -> Iterator[Stmt]:
         """Load what stays: as vectors where the rows of all arrays are aligned."""
-        kept = self.work.kept
-        for name, group in self.work.groups([v for v in self.work.starts() if v in kept]).items():
+        kept, starts = self.work.kept, self.work.starts()
+        for name, group in self.work.groups([v for v in starts if v in kept]).items():
             flag = Var(name, BOOL)
-            asked = [v for v in group if v != self.work.starts()[0] and not self.short]
+            asked = [v for v in group if v != starts[0] and not self.short]
             steps = [self._vectors(group, lie) for lie in (ALL, ANYWHERE)[: 2 if asked else 1]]
             yield IfThenElse(flag, *steps) if asked else steps[0]
         for v in kept:

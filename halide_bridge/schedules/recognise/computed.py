@@ -30,8 +30,8 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
         return []
     used = used_by(pair, member)
     if used is None:
-        places = [place_of(e) or () for e in pair]
-        filtered = any(_is_windowed(place) for place in places)
+        places = [_place_of(e) or () for e in pair]
+        filtered = any(_reads_neighbours(place) for place in places)
         made = [i for i, e in enumerate(pair) if places[i] and element(e) is None]
         return [(i, ()) for i in made if filtered]
     decoded = [t != t.stored for t in map(source_type, pair)]
@@ -39,13 +39,13 @@ def computed_factors(member: Member, program: Program) -> list[tuple[int, tuple[
     for factor, e in enumerate(pair):
         alone = decoded[factor] and not all(decoded)
         if alone or element(e) is None or isinstance(read_alone(e, member, program), str):
-            windowed = _is_windowed(place_of(e) or ()) and element(e) is None
+            windowed = _reads_neighbours(_place_of(e) or ()) and element(e) is None
             order = () if windowed else _order(e, used[factor])
             found.append((factor, tuple(order)))
     return found
 
 
-def _is_windowed(place: tuple[Expr, ...]) -> bool:
+def _reads_neighbours(place: tuple[Expr, ...]) -> bool:
     """Whether neighbours are read by way of two variables."""
     return any(len(free_vars(i)) > 1 for i in place)
 
@@ -56,7 +56,7 @@ def is_filter(member: Member) -> bool:
     return pair is not None and used_by(pair, member) is None
 
 
-def place_of(e: Expr) -> tuple[Expr, ...] | None:
+def _place_of(e: Expr) -> tuple[Expr, ...] | None:
     """Where a factor reads elements, if that is one place, and it depends on nothing else."""
     places = {*_places(e)}
     return places.pop() or None if len(places) == 1 else None

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from halide_bridge.records import ELEMENT
-from halide_bridge.schedules.recognise.products import element, factors, source_type, used_by
+from halide_bridge.schedules.recognise.computed import is_filter
+from halide_bridge.schedules.recognise.products import element, factors, source_type
 from halide_bridge.schedules.recognise.program import Member, Program, accesses
 from halide_bridge.schedules.sizes import is_argument
 from selector.ir.nodes import Call, Cast, Expr, Var
@@ -106,5 +107,4 @@ def has_wide_factors(member: Member) -> bool:
     if pair is None or member.fixed or member.types[0] != FLOAT32:
         return False
     wide = [e for e in pair if source_type(e).bits != 16]
-    alone = used_by(pair, member) is not None
-    return any(alone or element(e) is None for e in wide)
+    return any(element(e) is None or not is_filter(member) for e in wide)

@@ -34,9 +34,10 @@ from selector.gpu.ir.expressions import (
 )
 from selector.gpu.ir.nodes import Let
 from selector.ir.affine import Affine
-from selector.ir.nodes import Expr, IntImm, Store, Var
+from selector.ir.nodes import Expr, Store, Var
 from selector.ir.traverse import free_vars
 from selector.ir.types import BOOL
+from selector.lowering.predicates import TRUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def whole_block(needs: Needs, counts: Mapping[str, int], context: KernelContext)
     ``counts``, as far as that can be said of all at once; None if it cannot, or always are.
     """
     met = met_by_all(needs, counts, context)
-    if met is None or met == IntImm(1):
+    if met is None or met == TRUE:
         return None
     name = context.names.fresh("whole")
     context.writer.add(Let("bool", (name,), (met,)))
@@ -63,8 +64,8 @@ def whole_block(needs: Needs, counts: Mapping[str, int], context: KernelContext)
 
 
 def met_by_all(needs: Needs, counts: Mapping[str, int], context: KernelContext) -> Expr | None:
-    """Whether ``needs`` are met in all turns of loops with these ``counts``, 1 if always; None if
-    that cannot be said of all at once.
+    """Whether ``needs`` are met in all turns of loops with these ``counts``, ``TRUE`` if always;
+    None if that cannot be said of all at once.
     """
     rooms = [_least(room + least_, counts) for room, least_ in needs.least.items()]
     known = [room for room in rooms if room is not None]
@@ -72,7 +73,7 @@ def met_by_all(needs: Needs, counts: Mapping[str, int], context: KernelContext) 
         return None
     open_ = [context.scalar.number(r.to_expr()) for r in known if not context.is_met(r)]
     met = all_of((*(at_least(r, 0) for r in open_), *map(context.scalar.legal, needs.tests)))
-    return IntImm(1) if met is None else met
+    return TRUE if met is None else met
 
 
 def _least(room: Affine, counts: Mapping[str, int]) -> Affine | None:

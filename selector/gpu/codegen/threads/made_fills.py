@@ -20,7 +20,7 @@ from selector.gpu.codegen.threads.lanes import LANE
 from selector.gpu.codegen.threads.needs import Needs, Unknown
 from selector.gpu.codegen.threads.nests import Nest
 from selector.gpu.codegen.threads.plain import ThreadCode
-from selector.gpu.codegen.threads.vector_code import load_pieces
+from selector.gpu.codegen.threads.vector_code import load_to
 from selector.gpu.codegen.threads.vector_fills import at_once
 from selector.gpu.codegen.threads.windows import Window, Windows
 from selector.gpu.ir.expressions import behind, element, less, mixed_radix, number, plus, pointer
@@ -28,7 +28,8 @@ from selector.gpu.ir.memory import Array, StoreVector
 from selector.ir.affine import Affine, to_affine
 from selector.ir.nodes import Expr, IntImm, Load
 from selector.ir.simplify import add
-from selector.ir.traverse import free_vars, map_expr, substitute, walk_expr
+from selector.ir.traverse import free_vars, replaced_all, substitute, walk_expr
+from selector.lowering.predicates import TRUE
 from selector.targets import VECTOR_BYTES
 
 WORDS = 32  # of a thread for what is on its way and what is computed of it, at most
@@ -101,7 +102,7 @@ def _by_vectors(value: Expr, windows: Windows) -> bool:
 
 def bring_made(found: MadeRows, thread: Expr, size: int, threads: ThreadCode) -> None:
     """All vectors of a nest where that may be, elsewhere element by element."""
-    context, always = threads.context, found.met == IntImm(1)
+    context, always = threads.context, found.met == TRUE
     w = context.writer
     with w.block() if always else w.when(found.met):
         rounds = -(-found.count // (size * found.turns))
@@ -143,32 +144,21 @@ def _turns(found: MadeRows, first: Expr, size: int, threads: ThreadCode) -> None
 
 def _load(found: MadeRows, turn: int, context: KernelContext) -> None:
     """What a turn's vector reads."""
-    w = context.writer
     for window in found.windows:
-        storage, shift = window.storage, turn * found.span(window)
-        with w.when(context.aligned_flag(window.buffer, window.per)):
-            load_pieces(window, context, (window.name, shift - window.first))
-        with w.otherwise():
-            name = context.names.get(LANE.name)
-            with w.loop(name, number(window.low), number(window.high), "unrolled"):
-                to = element(storage.type, pointer(window.name), plus(name, shift - window.first))
-                w.store(to, context.scalar.access(storage, (window.start + LANE).to_expr()))
+        load_to(window, window.name, turn * found.span(window) - window.first, context)
 
 
 def _store(found: MadeRows, turn: int, context: KernelContext) -> None:
     """A turn's vector, computed of that."""
     w, scalar, storage = context.writer, context.scalar, context.storages[found.nest.store.buffer]
-    spans = {window.name: turn * found.span(window) for window in found.windows}
-
-    def moved(e: Expr) -> Expr:
-        if isinstance(e, Load) and e.buffer in spans:
-            return Load(e.type, e.buffer, add(e.index, IntImm(spans[e.buffer])))
-        return map_expr(e, moved)
-
+    shifts = {window.name: IntImm(turn * found.span(window)) for window in found.windows}
+    loads = [e for e in walk_expr(found.value) if isinstance(e, Load) and e.buffer in shifts]
+    moved = {e: Load(e.type, e.buffer, add(e.index, shifts[e.buffer])) for e in loads}
+    value = replaced_all(found.value, moved)
     own, name = context.names.fresh("run"), context.names.get(LANE.name)
     w.add(Array(own, c_type(storage.type), found.lanes, VECTOR_BYTES))
     with w.loop(name, number(0), number(found.lanes), "unrolled"):
-        w.store(element(storage.type, pointer(own), name), scalar.legal(moved(found.value)))
+        w.store(element(storage.type, pointer(own), name), scalar.legal(value))
     at = storage.place(scalar.number(found.to.to_expr()))
     to = behind(pointer(storage.base), storage.start, at)
     w.add(StoreVector(to, pointer(own), 0, VECTOR_BYTES))

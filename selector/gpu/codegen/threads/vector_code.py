@@ -86,13 +86,17 @@ def _keep(v: Vectors, context: KernelContext) -> None:
 def _ask(v: Vectors, context: KernelContext) -> None:
     """Elements that are not read at once go from memory to where they stay: nobody waits here."""
     (window,) = v.windows
-    w, storage, own = context.writer, window.storage, context.storages[v.lane.buffer]
     shift = first_lane(v.lane.index) - first_lane(v.lane.value) - window.first
+    load_to(window, context.storages[v.lane.buffer].base, shift, context)
+
+
+def load_to(window: Window, array: str, shift: int, context: KernelContext) -> None:
+    """What a window holds, to an array of the thread's own, at so many elements further."""
+    w, name, storage = context.writer, context.names.get(LANE.name), window.storage
     with w.when(context.aligned_flag(window.buffer, window.per)):
-        load_pieces(window, context, (own.base, shift))
-    name = context.names.get(LANE.name)
+        load_pieces(window, context, (array, shift))
     with w.otherwise(), w.loop(name, number(window.low), number(window.high), "unrolled"):
-        to = element(own.type, pointer(own.base), plus(name, shift))
+        to = element(storage.type, pointer(array), plus(name, shift))
         w.store(to, context.scalar.access(storage, (window.start + LANE).to_expr()))
 
 
